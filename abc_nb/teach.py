@@ -10,7 +10,7 @@ from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.spec import specify_task
 from abc_nb.training.evaluation import answers
-from abc_nb.training.trainer import Trainer
+from abc_nb.training.problems import train
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,6 @@ def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9) -> Taug
     """
     spec = specify_task(Task.of(rule), "abs-unpractised" if rule.table else "decoder-abs-unpractised", "quick")
     model, training = spec.build(seed), replace(spec.training, steps=steps, hold=steps // 2)
-    Trainer(model, spec.sampler, training, seed).run()
+    train(model, spec.sampler, training, seed)
     done = practise(model, spec.sampler, replace(training.slower(), steps=100, warmup=10, hold=20), seed, rounds)
-    return Taught(model.eval(), spec.sampler, done.certificates[-1][0])
+    return Taught(model.eval(), spec.sampler, done.certificates[0])

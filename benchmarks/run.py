@@ -29,7 +29,8 @@ from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.specs.spec import SEEDS, Spec, spec
 from abc_nb.training.evaluation import TEST_SEED, exact_match
-from abc_nb.training.trainer import Trainer
+from abc_nb.training.fit import Training
+from abc_nb.training.problems import train, training_on
 
 ROUNDS = 5  # measurements, of which the median is taken
 CORES = torch.get_num_threads()
@@ -56,26 +57,26 @@ def in_turn(ours: Callable[[], object], baseline: Callable[[], object], rounds: 
     return mine, theirs, median(b / a for a, b in pairs)
 
 
-def trainer_of(chosen: Spec, seed: int = 0) -> Trainer:
+def training_of(chosen: Spec, seed: int = 0) -> Training:
     model = chosen.build(seed).to(devices.device())
-    return Trainer(model, chosen.sampler, chosen.training, seed)
+    return training_on(model, chosen.sampler, chosen.training, seed)
 
 
 def paper_step() -> Row:
     """A training step at the paper's size."""
     torch.set_num_threads(CORES)
     chosen = spec("addition-vanilla", "paper")
-    trainer = trainer_of(chosen)
+    training = training_of(chosen)
     theirs = TorchTransformer(chosen.model, len(chosen.task.vocabulary)).to(devices.device())
     optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-4, foreach=True)
 
     def baseline() -> None:
-        batch = chosen.sampler.training_batch(0, trainer.progress.step, chosen.training.batch).to(devices.device())
+        batch = chosen.sampler.training_batch(0, training.progress.step, chosen.training.batch).to(devices.device())
         optimizer.zero_grad()
         theirs.loss(batch).backward()
         optimizer.step()
 
-    ours, other, ratio = in_turn(trainer.step, baseline, 3)
+    ours, other, ratio = in_turn(training.step, baseline, 3)
     return {
         "what": f"training step, paper's size, padded, batch {chosen.training.batch}, dropout 0.3, {CORES} threads",
         "ratio": f"{ratio:.1f} times faster",
@@ -146,12 +147,12 @@ def from_nothing(seed: int) -> tuple[float, float]:
     child = spec("addition-abc")
     assert child.parent is not None
     start = time.perf_counter()
-    trainer = trainer_of(child.parent, seed)
-    trainer.run()
-    bias = calibrate_model(trainer.model, child.parent.sampler.calibration_batch(seed), child.calibration).bias
+    plain = child.parent.build(seed).to(devices.device())
+    train(plain, child.parent.sampler, child.parent.training, seed)
+    bias = calibrate_model(plain, child.parent.sampler.calibration_batch(seed), child.calibration).bias
     model = child.build(seed, bias).to(devices.device())
-    model.load_state_dict(trainer.model.state_dict())
-    Trainer(model, child.sampler, child.training, seed).run()
+    model.load_state_dict(plain.state_dict())
+    train(model, child.sampler, child.training, seed)
     spent = time.perf_counter() - start
     return spent, exact_match(model, child.sampler.test_batch(60, 1000, TEST_SEED)).float().mean().item()
 

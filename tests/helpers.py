@@ -25,10 +25,10 @@ from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.specs.experiment import Name
 from abc_nb.specs.spec import Spec, spec
-from abc_nb.training import trainer as training
 from abc_nb.training.evaluation import exact_match, wilson
-from abc_nb.training.progress import Progress, TrainingConfig
-from abc_nb.training.trainer import Trainer
+from abc_nb.training.fit import Progress, Training
+from abc_nb.training.problems import training_on
+from abc_nb.training.recipe import TrainingConfig
 
 
 def places_of(number: int, base: int) -> int:
@@ -89,23 +89,23 @@ def build(config: ModelConfig = TINY, sampler: Sampler = SAMPLER, seed: int = 0)
     return Transformer(config, len(sampler.task.vocabulary))
 
 
-def trainer(config: TrainingConfig = SHORT, model: ModelConfig = TINY, seed: int = 0) -> Trainer:
-    return Trainer(build(model, seed=seed), SAMPLER, config, seed=0)
+def new_training(config: TrainingConfig = SHORT, model: ModelConfig = TINY, seed: int = 0) -> Training:
+    return training_on(build(model, seed=seed), SAMPLER, config, seed=0)
 
 
-def rates_of(run: Trainer) -> list[float]:
+def rates_of(run: Training) -> list[float]:
     """Of the last step, an optimiser each."""
     return [optimizer.param_groups[0]["lr"] for optimizer in run.optimizers]
 
 
-def relative_rates(run: Trainer, path: Path | None = None) -> list[float]:
-    """Train to the end and give each step's rate, AdamW's as a part of its highest."""
+def all_rates(run: Training, path: Path | None = None) -> list[float]:
+    """Train to the end and give each step's rate, AdamW's."""
     rates: list[float] = []
-    run.run(path, lambda progress: rates.append(rates_of(run)[0] / run.rates[0]))
+    run.run(path, lambda progress: rates.append(rates_of(run)[0]))
     return rates
 
 
-def assert_same_weights(first: Trainer, second: Trainer) -> None:
+def assert_same_weights(first: Training, second: Training) -> None:
     torch.testing.assert_close(first.model.state_dict(), second.model.state_dict(), rtol=0, atol=0)
 
 
@@ -178,7 +178,7 @@ def rows(model: str, accuracy: dict[int, list[float]], task: str = "Addition") -
 
 def interrupted_and_resumed(chosen: Spec, monkeypatch: pytest.MonkeyPatch) -> store.Run:
     """The run of four steps that was stopped after three, was not there then, and went on."""
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr("abc_nb.training.fit.CHECKPOINT_SECONDS", -1.0)
 
     def stop(progress: Progress) -> None:
         if progress.step == 3:

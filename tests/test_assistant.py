@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import random
 from functools import lru_cache
 from pathlib import Path as File
@@ -17,11 +18,12 @@ from safetensors.torch import load_file
 
 from abc_nb.bias.sequence import dense_bias
 from abc_nb.bias.spans import SpanLines
+from abc_nb.certificates.practice import Practised
 from abc_nb.common.errors import InputError
-from abc_nb.hf import certificates as training
-from abc_nb.hf.certificates import certify_all as certify
-from abc_nb.hf.certificates import drawn, train_until_certified
+from abc_nb.hf import practice
+from abc_nb.hf.certificates import Certificate
 from abc_nb.hf.contexts import every_context
+from abc_nb.hf.practice import AnswersContexts, drawn, train_until_certified
 from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import generator
 from abc_nb.problems.spans import Pattern
@@ -54,10 +56,10 @@ def new_path(*patterns: Pattern, depth: int = 2) -> Path:
 
 
 @lru_cache
-def trained() -> tuple[Path, training.Trained]:
+def trained() -> tuple[Path, Practised[Certificate]]:
     path = new_path(PARITY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "BATCH", 64)
+        patch.setattr(practice, "BATCH", 64)
         return path, train_until_certified(path, 90, rate=1e-2)
 
 
@@ -114,10 +116,10 @@ def test_every_context_of_random_problems_is_one_of_those_that_are_tried() -> No
 
 def test_training_ends_in_a_certificate_that_long_problems_bear_out() -> None:
     path, found = trained()
-    (certificate,) = found.certificates[-1]
+    (certificate,) = found.certificates
     assert certificate.certified and certificate.margin > 0 and certificate.rounding < 1e-3
     assert "any lengths" in str(certificate)
-    assert len(found.losses) == len(found.certificates)
+    assert found.progress.step == len(found.progress.history) == 90 + 30 * found.rounds
     rng = random.Random(0)
     for length in (1, 7, 100):
         bits = "".join(rng.choice("01") for _ in range(length))
@@ -127,10 +129,11 @@ def test_training_ends_in_a_certificate_that_long_problems_bear_out() -> None:
 
 def test_an_untrained_path_is_not_certified_and_its_problem_is_answered_wrong() -> None:
     path = new_path(PARITY)
-    practice: list[Any] = []
-    (found,) = certify(path, practice)
+    trial = AnswersContexts(path)
+    (found,) = trial.certificates()
     assert not found.certified and found.problem in str(found)
-    assert sum(len(part.right) for part in practice) >= found.wrong
+    assert trial.look(math.inf, lambda *_: None) == found.wrong <= sum(len(part.right) for part in trial.known)
+    assert trial.look(1, lambda *_: None) > 0
     operands = PARITY.operands(found.problem)
     assert path.answer(PARITY, operands) != PARITY.answer(operands)
 

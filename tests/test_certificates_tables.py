@@ -18,8 +18,8 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task, Width
 from abc_nb.training.evaluation import evaluating
-from abc_nb.training.progress import TrainingConfig
-from abc_nb.training.trainer import Trainer
+from abc_nb.training.problems import train
+from abc_nb.training.recipe import TrainingConfig
 
 NO_POOL = np.empty(0, np.int64)
 
@@ -56,7 +56,7 @@ def test_a_trained_model_is_certified_and_perturbed_weights_lose_the_certificate
     task = Task("n-by-n", 2)
     model, sampler = table_model(task), Sampler(task, width_count=3)
     config = TrainingConfig(steps=400, batch=32, held_batch=32, hold=200, learned=2.0, validation=64, again=0)
-    Trainer(model, sampler, config, 0).run()
+    train(model, sampler, config, 0)
     found = certify_model(model, sampler)
     assert found.certified and found.wrong == 0 < found.margin and not found.counterexamples
     batch = sampler.test_batch((30, 25), 2, 1)

@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from helpers import SHORT, TINY, assert_same_weights, relative_rates, trainer
+from helpers import SHORT, TINY, all_rates, assert_same_weights, new_training
 
-from abc_nb.training import trainer as training
-from abc_nb.training.progress import Progress
-from abc_nb.training.trainer import Trainer, read_checkpoint
+from abc_nb.training import fit
+from abc_nb.training.fit import Progress, Training, read_checkpoint
 
 
-def interrupt(run: Trainer, path: Path, monkeypatch: pytest.MonkeyPatch, saved: int = 4, stopped: int = 5) -> None:
+def interrupt(run: Training, path: Path, monkeypatch: pytest.MonkeyPatch, saved: int = 4, stopped: int = 5) -> None:
     """Train with a checkpoint after each step up to `saved`, and stop after step `stopped`."""
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(fit, "CHECKPOINT_SECONDS", -1.0)
 
     def report(progress: Progress) -> None:
         if progress.step == saved:
-            monkeypatch.setattr(training, "CHECKPOINT_SECONDS", math.inf)
+            monkeypatch.setattr(fit, "CHECKPOINT_SECONDS", math.inf)
         if progress.step == stopped:
             raise KeyboardInterrupt
 
@@ -36,24 +35,24 @@ def test_an_interrupted_training_ends_bit_for_bit_like_an_uninterrupted_one(
     optimizer: Literal["muon", "adamw"], dropout: float, stopped: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, model = replace(SHORT, optimizer=optimizer), replace(TINY, dropout=dropout)
-    whole = trainer(config, model)
+    whole = new_training(config, model)
     progress = whole.run()
     path = tmp_path / "checkpoint.pt"
-    interrupt(trainer(config, model), path, monkeypatch, stopped=stopped)
-    again = trainer(config, model, seed=99)  # other initial weights: all must come from the checkpoint
+    interrupt(new_training(config, model), path, monkeypatch, stopped=stopped)
+    again = new_training(config, model, seed=99)  # other initial weights: all must come from the checkpoint
     steps: list[int] = []
     resumed = again.run(path, lambda progress: steps.append(progress.step))
     assert steps == [5, 6, 7, 8]
     assert_same_weights(again, whole)
     assert [row | {"seconds": 0} for row in resumed.history] == [row | {"seconds": 0} for row in progress.history]
-    assert [each.tolist() for each in again.batches.missed] == [each.tolist() for each in whole.batches.missed]
+    assert [each.tolist() for each in again.missed] == [each.tolist() for each in whole.missed]
 
 
 def test_seconds_add_up_over_resumptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, path = count(), tmp_path / "checkpoint.pt"
-    monkeypatch.setattr("abc_nb.training.trainer.time.perf_counter", lambda: float(next(clock)))
-    interrupt(trainer(), path, monkeypatch, saved=4, stopped=4)
-    assert trainer().run(path).seconds == 8.0
+    monkeypatch.setattr("abc_nb.training.fit.time.perf_counter", lambda: float(next(clock)))
+    interrupt(new_training(), path, monkeypatch, saved=4, stopped=4)
+    assert new_training().run(path).seconds == 8.0
 
 
 @pytest.mark.parametrize(
@@ -62,18 +61,18 @@ def test_seconds_add_up_over_resumptions(tmp_path: Path, monkeypatch: pytest.Mon
 def test_after_damage_a_training_starts_anew_with_a_warning(
     damaged: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, whole = tmp_path / "checkpoint.pt", relative_rates(trainer())
-    interrupt(trainer(), path, monkeypatch)
+    path, whole = tmp_path / "checkpoint.pt", all_rates(new_training())
+    interrupt(new_training(), path, monkeypatch)
     path.write_bytes(path.read_bytes()[:-100] if damaged is None else damaged)
     with pytest.warns(UserWarning, match=r"checkpoint.pt is damaged: its training starts anew"):
-        assert relative_rates(trainer(), path) == whole
+        assert all_rates(new_training(), path) == whole
 
 
 def test_no_altered_byte_changes_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is noticed, or it was one that says nothing, such as a date."""
     path = tmp_path / "checkpoint.pt"
-    interrupt(trainer(), path, monkeypatch)
-    content, expected = path.read_bytes(), trainer()
+    interrupt(new_training(), path, monkeypatch)
+    content, expected = path.read_bytes(), new_training()
     expected.resume(path)
     places, noticed = range(0, len(content), 211), 0
     for at in places:
@@ -81,7 +80,7 @@ def test_no_altered_byte_changes_what_is_read(tmp_path: Path, monkeypatch: pytes
         if read_checkpoint(path) is None:
             noticed += 1
         else:
-            again = trainer(seed=99)
+            again = new_training(seed=99)
             again.resume(path)
             assert_same_weights(again, expected)
             assert again.progress == expected.progress

@@ -18,7 +18,7 @@ from abc_nb.common import config, devices
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import replacement, write_bytes, write_text
 from abc_nb.model.transformer import ModelConfig
-from abc_nb.training.progress import TrainingConfig
+from abc_nb.training.recipe import TrainingConfig
 
 LINES = (Line("cross", 0, 1, "antidiagonal", "operand 1", -1, 0.0), Line("self", 1, 0, "vertical", "$", 0, -1.5))
 VALUES = [

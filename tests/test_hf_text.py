@@ -25,7 +25,7 @@ from abc_nb.problems.spans import END, spans_in
 
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
-practice = pytest.importorskip("abc_nb.hf.certificates")
+practice = pytest.importorskip("abc_nb.hf.practice")
 Attending = practice.Attending
 
 PAD = 0

@@ -25,10 +25,11 @@ from abc_nb.language import calibration, evaluation, runs
 from abc_nb.language.answering import answered_text, problems_of, spoken
 from abc_nb.language.calibration import calibrated
 from abc_nb.language.mixture import Mixture, texts
-from abc_nb.language.training import LanguageTrainer, losses, text_loss
+from abc_nb.language.training import Rows, text_loss, token_losses, training_on_text
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.spans import spans_in, text_of
-from abc_nb.training.progress import Progress, TrainingConfig
+from abc_nb.training.fit import Progress, fit
+from abc_nb.training.recipe import TrainingConfig
 from abc_nb.training.writer import MEMORY, Writer
 
 SHORT = TrainingConfig(steps=6, batch=4, held_batch=4, hold=3, learned=2.0, again=1, validate_every=3, validation=8)
@@ -65,7 +66,7 @@ def test_rows_hold_problems_that_are_answered_right(held_out: bool) -> None:
 def test_a_training_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     spec, file = tiny(), tmp_path / "killed.pt"
     whole, killed, later = (
-        LanguageTrainer(spec.build(0), spec.mixture, replace(SHORT, validate_every=2), 0) for _ in range(3)
+        training_on_text(spec.build(0), spec.mixture, replace(SHORT, validate_every=2), 0) for _ in range(3)
     )
 
     def kill(progress: Progress) -> None:
@@ -80,14 +81,15 @@ def test_a_training_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     torch.testing.assert_close(later.model.state_dict(), whole.model.state_dict(), rtol=0, atol=0)
 
 
-def test_problems_that_were_wrong_come_again() -> None:
+def test_problems_that_were_wrong_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = tiny()
-    trainer = LanguageTrainer(spec.build(0), spec.mixture, SHORT, 0)
-    trainer.step()
-    missed = trainer.batches.missed
-    assert missed
-    again = "".join(trainer.batches.batch(1, 8).texts)
-    assert any(text_of(tokens.tolist()) in again for tokens in missed)
+    rows, seen = Rows(spec.build(0), spec.mixture, SHORT, 0), list[str]()
+    draw = Mixture.training_batch
+    monkeypatch.setattr(Mixture, "training_batch", lambda *given: seen.append(draw(*given).texts) or draw(*given))
+    fit(rows.model, rows.losses, replace(SHORT, steps=1))
+    missed = [text_of(tokens.tolist()) for tokens in rows.missed]
+    fit(rows.model, rows.losses, replace(SHORT, steps=1))
+    assert any(problem in "".join(seen[1]) for problem in missed)
 
 
 def test_a_run_is_made_kept_found_and_shipped(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +98,7 @@ def test_a_run_is_made_kept_found_and_shipped(folders: Folders, monkeypatch: pyt
     spec = tiny()
     run = runs.ensure(spec, 0)
     assert [row["length"] for row in run.record["evaluation"]] == [3] * 2
-    assert [len(wrong) for wrong in run.record["wrong"]] == [2, 2] and run.record["practised"]["rounds"] == 1
+    assert len(run.record["wrong"]) == 2 and run.record["practised"]["rounds"] == 1
     assert runs.ensure(spec, 0).record == run.record
     runs.ship(replace(run, seed=1, record=run.record | {"key": spec.key(1)}))
     assert runs.ship(run).read_text().count("\n") == len(runs.shipped()) == 2
@@ -133,7 +135,9 @@ def test_lines_are_read_out_of_attention_inside_of_problems() -> None:
     assert (matrix[:, range(2, 14), range(2, 14)] > -torch.inf).all()
     assert ((matrix[:, 2:9] > -torch.inf).sum(2) == 1).all()
     assert not (matrix[:, 2:14, :2] > -torch.inf).any()
-    assert torch.isfinite(losses(parent.with_bias(bias), Mixture(PATTERNS).rows(np.random.default_rng(0), 2))[0]).all()
+    assert torch.isfinite(
+        token_losses(parent.with_bias(bias), Mixture(PATTERNS).rows(np.random.default_rng(0), 2))[0]
+    ).all()
 
 
 def test_the_sparsest_lines_that_determine_the_answer_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

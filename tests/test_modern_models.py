@@ -6,29 +6,23 @@ from typing import cast
 
 import numpy as np
 import pytest
-from helpers import SAMPLER, SHORT, TINY, build
+from helpers import SAMPLER, TINY, build
 from torch import Tensor
 
 from abc_nb.model.positions import ShortRelative
 from abc_nb.specs import recipes as profiles
 from abc_nb.specs.spec import spec
-from abc_nb.training.trainer import Trainer, loss_of
+from abc_nb.training.problems import loss_of, phases
 from audit.models import MODERN
-
-
-def trainer(name: str) -> Trainer:
-    config = replace(TINY, position=MODERN[name].position)
-    return Trainer(build(config), SAMPLER, SHORT, seed=0)
 
 
 @pytest.mark.parametrize("name", MODERN)
 def test_every_parameter_of_the_encoding_gets_a_gradient(name: str) -> None:
-    run = trainer(name)
-    batch = SAMPLER.training_batch(0, 0, 16)
-    loss, _ = loss_of(run.model.train(), batch, run.phases(0, 16))
+    model, batch = build(replace(TINY, position=MODERN[name].position)), SAMPLER.training_batch(0, 0, 16)
+    loss, _ = loss_of(model.train(), batch, phases(model, 0, 0, 16))
     loss.backward()
-    owned = {key: p for key, p in run.model.named_parameters() if "position." in key}
-    gradients = {key: p.grad for key, p in run.model.named_parameters()}
+    owned = {key: p for key, p in model.named_parameters() if "position." in key}
+    gradients = {key: p.grad for key, p in model.named_parameters()}
     assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients.values())
     for key in owned:
         moves = cast(Tensor, gradients[key]) != 0

@@ -12,7 +12,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from abc_nb.analysis import results
-from abc_nb.certificates import practice, tables
+from abc_nb.certificates import look, practice, tables
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.runs import sweep
@@ -137,7 +137,7 @@ def reproduced(folder: Path) -> str:
         patched.setenv("ABC_NB_RUNS", str(folder / "runs"))
         patched.setenv("ABC_NB_FIGURES", str(folder / "figures"))
         patched.setattr(practice, "MOST", 250)  # for each of 20 steps: models with more contexts are not practised
-        patched.setattr(practice, "EXAMPLES", 3)  # untrained models are wrong on most contexts
+        patched.setattr(look, "EXAMPLES", 3)  # untrained models are wrong on most contexts
         patched.setattr(tables, "DRAWN", 100)  # and on most problems
         for module in (notebooks, sweep):
             patched.setattr(module, "workers", lambda: 1)

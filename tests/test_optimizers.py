@@ -9,7 +9,7 @@ from helpers import SHORT, TINY, build
 from torch import Tensor
 
 from abc_nb.model.positions import Fire
-from abc_nb.training.optimizers import Muon, build_optimizers
+from abc_nb.training.optimizers import Muon
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -49,10 +49,10 @@ def test_a_matrix_without_a_gradient_or_with_zeros_stays(gradient: Tensor | None
 def test_muon_takes_the_matrices_of_layers_and_adamw_the_rest() -> None:
     """A matrix of one column is a vector to Muon."""
     model = build(replace(TINY, position=Fire()))
-    adamw, muon = build_optimizers(model, SHORT)
+    adamw, muon = SHORT.optimizers(model)
     chosen, rest = ({id(p) for p in optimizer.param_groups[0]["params"]} for optimizer in (muon, adamw))
     named = model.named_parameters()
     assert chosen == {id(p) for name, p in named if "coder." in name and p.ndim == 2 and 1 not in p.shape}
     assert rest == {id(p) for p in model.parameters()} - chosen
-    (alone,) = build_optimizers(model, replace(SHORT, optimizer="adamw"))
+    (alone,) = replace(SHORT, optimizer="adamw").optimizers(model)
     assert len(alone.param_groups[0]["params"]) == len([*model.parameters()])

@@ -1,6 +1,5 @@
 """Practice: what is wrong is practised with problems of training alone, until a certificate finds nothing wrong."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,18 +10,19 @@ from helpers import integers
 
 import abc_nb
 from abc_nb.bias.lines import Line
-from abc_nb.certificates import practice, tables
-from abc_nb.certificates.certify import Result, SampledContexts, certify_model, contexts_of, results_of, weights_of
+from abc_nb.certificates import look, practice, tables
+from abc_nb.certificates.certify import SampledContexts, certify_model, contexts_of, results_of, weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.counterexamples import Candidate
-from abc_nb.certificates.practice import ToPractise, practise
+from abc_nb.certificates.look import SMALL, Known, wrong_contexts
+from abc_nb.certificates.practice import ToPractise, loss_of_contexts, practise
 from abc_nb.certificates.tables import TableContexts
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.training.progress import Progress, TrainingConfig
-from abc_nb.training.trainer import Trainer
+from abc_nb.training.fit import Progress
+from abc_nb.training.recipe import TrainingConfig
 
 CONFIG = TrainingConfig(
     steps=10, batch=32, held_batch=32, warmup=2, hold=3, learned=2.0, validate_every=5, validation=30
@@ -34,9 +34,9 @@ NOTHING = 1e-30  # a rate at which weights stay as they are
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
     """Every batch that is trained on."""
-    seen, original = list[Batch](), Trainer.gradients
+    seen, original = list[Batch](), practice.losses_in_parts
     monkeypatch.setattr(
-        Trainer, "gradients", lambda self, batch, *rest: seen.append(batch) or original(self, batch, *rest)
+        practice, "losses_in_parts", lambda model, batch, *rest: seen.append(batch) or original(model, batch, *rest)
     )
     return seen
 
@@ -57,7 +57,7 @@ def test_a_model_made_wrong_is_certified_after_practice_with_numbers_of_training
     before = certify_model(model, sampler)
     found = practise(model, sampler, CONFIG, 0, ROUNDS)
     after = certify_model(model, sampler)
-    assert before.wrong > 0 == after.wrong and after.certified and found.certificates[-1][0].certified
+    assert before.wrong > 0 == after.wrong and after.certified and found.certificates[0].certified
     facts = found.facts
     assert (facts["wrong_before"], facts["wrong_after"], facts["alone"]) == (before.wrong, 0, 0)
     assert 1 <= facts["rounds"] <= ROUNDS
@@ -73,7 +73,7 @@ def test_a_certified_model_is_rounded_to_8_bits_and_left_as_it_is() -> None:
     round_weights(rounded)
     before = checksum(weights_of(rounded))
     found = practise(model, run.spec.sampler, CONFIG, 0, ROUNDS)
-    assert found.progress.step == found.facts["rounds"] == 0 and found.certificates[-1][0].certified
+    assert found.progress.step == found.facts["rounds"] == 0 and found.certificates[0].certified
     assert len(found.progress.history) == 1 and checksum(weights_of(model)) == before
 
 
@@ -83,9 +83,9 @@ def test_every_round_trains_and_practice_ends(steps: int, rounds: int, seen: lis
     model, sampler = damaged()
     config = replace(CONFIG, steps=steps, hold=2, learning_rate=NOTHING, matrix_learning_rate=NOTHING, validation=3)
     found = practise(model, sampler, config, 0, rounds)
-    assert found.facts["rounds"] == rounds and not found.certificates[-1][0].certified
+    assert found.facts["rounds"] == rounds and not found.certificates[0].certified
     assert found.progress.step == len(seen) == rounds * min(steps, 20)
-    assert len(found.certificates) == rounds + 1
+    assert len(found.wrong) == rounds + 1
     assert found.facts["wrong_before"] == found.facts["wrong_after"] > 0
 
 
@@ -93,13 +93,29 @@ def test_the_rate_falls_after_some_rounds(monkeypatch: pytest.MonkeyPatch) -> No
     model, sampler = damaged()
     rates = list[float]()
 
-    def nothing(trainer: Trainer, report: Callable[[Progress], None]) -> None:
-        rates.append(trainer.config.learning_rate / CONFIG.learning_rate)
-        report(Progress(step=trainer.config.steps))
+    def nothing(model: Transformer, losses: object, recipe: TrainingConfig, *_: object, **__: object) -> Progress:
+        rates.append(recipe.learning_rate / CONFIG.learning_rate)
+        return Progress(step=recipe.steps)
 
-    monkeypatch.setattr(Trainer, "run", nothing)
+    monkeypatch.setattr(practice, "fit", nothing)
     practise(model, sampler, CONFIG, 0, 6)
     assert rates == [1, 1, 1, 1, 0.2, 0.2]
+
+
+def test_a_look_counts_what_a_certificate_counts_and_ends_early_where_enough_is_known() -> None:
+    """Contexts that were wrong before are looked at first; all that it keeps are wrong or narrow."""
+    model, sampler = damaged()
+    contexts = contexts_of(model, sampler)
+    results = {result.shape: result for result in results_of(model, contexts) if result.margin < SMALL}
+    counted = list[int]()
+    look = wrong_contexts(model, contexts, count=counted.append)
+    assert sum(counted) == sum(contexts.counts.values())
+    assert look.wrong == {shape: result.wrong for shape, result in results.items() if result.wrong}
+    assert {*look.poor} == {*results}
+    enough = wrong_contexts(model, contexts, enough=1)
+    assert 0 < sum(enough.wrong.values()) < sum(look.wrong.values())
+    none = wrong_contexts(model, contexts, look.poor, 1, counted.clear)
+    assert sum(none.wrong.values()) > 0 and counted, "not all contexts are looked at"
 
 
 @pytest.mark.slow
@@ -107,7 +123,7 @@ def test_each_problem_that_is_practised_is_answered_wrong_in_training() -> None:
     """At its width, with the index started somewhere."""
     model, sampler = damaged("successor-window-cyclic", 0.1)
     contexts = contexts_of(model, sampler)
-    found = problems_of(contexts, results_of(model, contexts))
+    found = problems_of(model, contexts, wrong_contexts(model, contexts).poor)
     assert found
     for each in found[:: max(1, len(found) // 50)]:
         assert each.width in sampler.widths and max(integers(each.operands[0], 10)) <= 2**20
@@ -119,9 +135,9 @@ def test_each_problem_that_is_practised_is_answered_wrong_in_training() -> None:
         assert wrong
 
 
-def problems_of(contexts: SampledContexts, results: list[Result]) -> list[Candidate]:
-    practice = ToPractise(contexts.sampler, CONFIG, 0)
-    practice.add(contexts, results)
+def problems_of(model: Transformer, contexts: SampledContexts, poor: Known) -> list[Candidate]:
+    practice = ToPractise(model, contexts, CONFIG, 0)
+    practice.add(poor)
     return practice.problems
 
 
@@ -132,7 +148,7 @@ def test_contexts_that_no_training_number_shows_are_practised_alone(
     model, sampler = damaged()
     monkeypatch.setattr(practice, "fits", lambda *_: False)
     found = practise(model, sampler, CONFIG, 0, ROUNDS)
-    assert found.alone > 0 and found.certificates[0][0].wrong > 0 and found.certificates[-1][0].certified
+    assert found.alone > 0 and found.wrong[0] > 0 and found.certificates[0].certified
     usual = [sampler.training_batch(0, step, 32).source for step in range(len(seen))]
     assert all(torch.equal(batch.source, own) for batch, own in zip(seen, usual, strict=True))
 
@@ -143,38 +159,36 @@ def test_the_loss_of_a_context_is_that_of_its_token_in_a_problem() -> None:
     model, sampler = run.model(), run.spec.sampler
     contexts, batch = contexts_of(model, sampler), sampler.training_batch(0, 0, 16)
     shape, block = contexts.seen(batch, 3)
-    practice = ToPractise(sampler, CONFIG, 0)
-    practice.alone = {shape: {bytes([n]): block[n] for n in range(16)}}
     with torch.inference_mode():
         logits = model(batch.source, batch.target[:, :-1], batch.layout)[:, 3]
     wanted = torch.nn.functional.cross_entropy(logits, batch.target[:, 4])
-    torch.testing.assert_close(practice.loss(model, 0), wanted, rtol=1e-4, atol=1e-5)
-
-
-def of_context(contexts: TableContexts, batch: Batch, step: int) -> Result:
-    shape, block = contexts.seen(batch, step)
-    return Result(shape, 1, 1, [(-1.0, block[0])], examples=[block[0]])
+    torch.testing.assert_close(loss_of_contexts(model, shape, block), wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("base", "more"), [(10, ()), (10, UNNEEDED[:2]), (3, UNNEEDED), (16, ()), (2, UNNEEDED[2:])])
 def test_a_context_of_a_training_table_is_found_again(base: int, more: tuple[Line, ...]) -> None:
     task = Task("n-by-n", base)
     sampler, rng = Sampler(task, width_count=3), np.random.default_rng(1)
-    contexts = TableContexts(table_model(task, more=more).config, sampler)
+    model = table_model(task, more=more)
+    contexts = TableContexts(model.config, sampler)
     batch = sampler.batch(task.draw(np.empty(0, np.int64), 1, sampler.widest, rng), sampler.widest)
-    results = [of_context(contexts, batch, step) for step in range(batch.layout.target_length)]
-    found = [(step, problem) for step, one in enumerate(results) for problem in problems_of(contexts, [one])]
-    assert len(found) >= 0.9 * len(results)
+    seen = [contexts.seen(batch, step) for step in range(batch.layout.target_length)]
+    found = [
+        (step, problem)
+        for step, (shape, block) in enumerate(seen)
+        for problem in problems_of(model, contexts, {shape: {b"": block[0]}})
+    ]
+    assert len(found) >= 0.9 * len(seen)
     for step, problem in found:
         assert (np.array(problem.width) <= np.array(sampler.widest)).all()
         again = sampler.batch(problem.operands, problem.width)
         contexts_of_it = [contexts.seen(again, other) for other in range(again.layout.target_length)]
-        wanted = next(rows(contexts.seen(batch, step)[1]))
-        assert any(shape == results[step].shape and next(rows(block)) == wanted for shape, block in contexts_of_it)
+        wanted = next(rows(seen[step][1]))
+        assert any(shape == seen[step][0] and next(rows(block)) == wanted for shape, block in contexts_of_it)
 
 
 def test_practice_of_tables_trains_on_sizes_of_training(seen: list[Batch], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(practice, "EXAMPLES", 3)  # of an untrained model, which is wrong on most contexts
+    monkeypatch.setattr(look, "EXAMPLES", 3)  # of an untrained model, which is wrong on most contexts
     monkeypatch.setattr(tables, "DRAWN", 100)
     task = Task("n-by-n", 2)
     sampler = Sampler(task, width_count=3)

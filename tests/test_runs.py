@@ -22,9 +22,9 @@ from abc_nb.runs import runner, store
 from abc_nb.runs.store import Run
 from abc_nb.specs.experiment import LABELS
 from abc_nb.specs.spec import Spec, spec
-from abc_nb.training import trainer
-from abc_nb.training.progress import Progress
-from abc_nb.training.trainer import Trainer
+from abc_nb.training import fit
+from abc_nb.training.fit import Progress
+from abc_nb.training.problems import train
 
 
 def assert_all_there(value: Any, data: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ def test_a_finished_run_is_not_made_again_and_another_seed_is_another_run(run: R
 def train_and_die(folder: str) -> None:
     os.environ["ABC_NB_RUNS"] = folder
     torch.set_num_threads(1)
-    trainer.CHECKPOINT_SECONDS = 0.0
+    fit.CHECKPOINT_SECONDS = 0.0
     runner.ensure(longer_experiment(), 0, lambda progress: progress.step == 30 and os.kill(os.getpid(), signal.SIGKILL))
 
 
@@ -183,16 +183,16 @@ def test_while_validation_is_too_low_more_lines_are_read(
     hard_to_please: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until none are left; the attempt that is best in validation is kept, with its lines."""
-    validated, train = iter([0.2, 0.9, 0.5, *[0.1] * 9]), Trainer.run
+    validated = iter([0.2, 0.9, 0.5, *[0.1] * 9])
 
-    def run_as_if(self: Trainer, *settings: Any) -> Progress:
-        progress = train(self, *settings)
+    def train_as_if(*settings: Any) -> Progress:
+        progress = train(*settings)
         progress.history = [{"step": 1, "seconds": 1.0, "loss": 1.0, "accuracy": next(validated)}]
         return progress
 
     assert hard_to_please.parent is not None
     runner.ensure(hard_to_please.parent, 0)
-    monkeypatch.setattr(Trainer, "run", run_as_if)
+    monkeypatch.setattr(runner, "train", train_as_if)
     run = runner.ensure(hard_to_please, 0)
     thresholds, bias = run.table("thresholds"), run.bias()
     assert bias is not None

@@ -1,12 +1,15 @@
 """Training: what is learned, the schedule, what is practised again, and cyclic positions."""
 
+import io
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build, integers, rates_of, trainer
+from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build, integers, new_training, rates_of
+from torch import Tensor
 
 from abc_nb.bias.window import Window
 from abc_nb.common.errors import InputError
@@ -16,10 +19,12 @@ from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.layouts import SOS
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.training import trainer as training
+from abc_nb.training import problems
 from abc_nb.training.evaluation import evaluate, greedy
-from abc_nb.training.progress import TrainingConfig, schedule
-from abc_nb.training.trainer import Batches, Trainer, loss_of, stream
+from abc_nb.training.fit import Progress, fit, stream
+from abc_nb.training.problems import Problems, loss_of, losses_in_parts, phases, train
+from abc_nb.training.recipe import OneCycle, TrainingConfig
+from abc_nb.training.status import LOGGED, Status
 
 
 def test_a_small_task_is_learned_at_every_length() -> None:
@@ -30,7 +35,7 @@ def test_a_small_task_is_learned_at_every_length() -> None:
         steps=300, batch=64, learning_rate=0.01, matrix_learning_rate=0.02, warmup=10, validate_every=30, validation=126
     )
     model = build(config, sampler)
-    progress = Trainer(model, sampler, recipe, seed=0).run()
+    progress = train(model, sampler, recipe, seed=0)
     assert progress.history[-1]["loss"] < 0.1 * progress.history[0]["loss"]
     assert evaluate(model, sampler, [(6, 100), (40, 100)]).accuracy.min() > 0.95
 
@@ -58,7 +63,7 @@ def test_dropout_positions_and_data_follow_from_the_step_whatever_else_drew_rand
     position: PositionEncoding,
 ) -> None:
     model = replace(TINY, dropout=0.1, position=position)
-    first, second = trainer(model=model), trainer(model=model)
+    first, second = new_training(model=model), new_training(model=model)
     for run, disturbance in ((first, 0), (second, 7)):
         for _ in range(3):
             torch.rand(disturbance)
@@ -92,11 +97,11 @@ def test_rate_falls_once_validation_shows_learning_and_ten_times_as_many_steps_a
     accuracies: dict[int, float], fall: int, end: int
 ) -> None:
     history = [{"step": step, "accuracy": accuracy} for step, accuracy in accuracies.items()]
-    assert schedule(history, LONG) == (fall, end)
+    assert LONG.schedule(history) == (fall, end)
 
 
 def test_each_optimizer_runs_at_its_own_rate_times_the_schedule() -> None:
-    run = trainer(replace(SHORT, learning_rate=0.5, matrix_learning_rate=0.25, warmup=4, hold=5))
+    run = new_training(replace(SHORT, learning_rate=0.5, matrix_learning_rate=0.25, warmup=4, hold=5))
     for relative in (0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 2 / 3, 1 / 3):
         run.step()
         assert rates_of(run) == pytest.approx([0.5 * relative, 0.25 * relative])
@@ -104,9 +109,9 @@ def test_each_optimizer_runs_at_its_own_rate_times_the_schedule() -> None:
 
 def test_batches_are_large_as_long_as_the_rate_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """With positions of each sample's own, which have to be as many."""
-    run = trainer(replace(SHORT, batch=4, held_batch=20, hold=3), replace(TINY, position=Sinusoidal(3)))
+    run = new_training(replace(SHORT, batch=4, held_batch=20, hold=3), replace(TINY, position=Sinusoidal(3)))
     sizes: list[int] = []
-    monkeypatch.setattr(training, "loss_of", lambda *given: sizes.append(len(given[1].source)) or loss_of(*given))
+    monkeypatch.setattr(problems, "loss_of", lambda *given: sizes.append(len(given[1].source)) or loss_of(*given))
     run.run()
     assert sizes == [20, 20, 20, 4, 4, 4, 4, 4]
 
@@ -115,20 +120,72 @@ def test_batches_are_large_as_long_as_the_rate_is_held(monkeypatch: pytest.Monke
 def test_a_batch_in_parts_gives_the_gradients_of_the_whole(
     position: Sinusoidal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = trainer(replace(SHORT, batch=7, held_batch=7), replace(TINY, position=position))
-    batch, phase = SAMPLER.training_batch(0, 0, 7), run.phases(0, 7)
-    whole, wrong = run.gradients(batch, phase)
-    expected = [parameter.grad for parameter in run.model.parameters()]
+    model = build(replace(TINY, position=position))
+    batch, phase = SAMPLER.training_batch(0, 0, 7), phases(model, 0, 0, 7)
+    whole, wrong = loss_of(model, batch, phase)
+    whole.backward()
+    expected = [parameter.grad for parameter in model.parameters()]
     tokens = batch.layout.source_length + batch.layout.target_length
-    monkeypatch.setattr(training, "PART", 3 * tokens * TINY.width)  # parts of 3, 3 and 1 problems
-    loss, bad = run.gradients(batch, phase)
-    torch.testing.assert_close(loss, whole)
-    assert torch.equal(bad, wrong)
-    torch.testing.assert_close([parameter.grad for parameter in run.model.parameters()], expected)
+    monkeypatch.setattr(problems, "PART", 3 * tokens * TINY.width)  # parts of 3, 3 and 1 problems
+    model.zero_grad()
+    losses, missed = zip(*losses_in_parts(model, batch, phase), strict=True)
+    sum(losses).backward()
+    torch.testing.assert_close(sum(losses), whole)
+    assert torch.equal(torch.cat(missed), wrong)
+    torch.testing.assert_close([parameter.grad for parameter in model.parameters()], expected)
+
+
+@pytest.mark.parametrize("steps", [1, 5, 20, 301])
+def test_the_one_cycle_rate_is_that_of_pytorch(steps: int) -> None:
+    recipe, weights = OneCycle(steps, 1, 0.3), torch.nn.Linear(1, 1)
+    theirs = torch.optim.AdamW(weights.parameters(), 0.3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(theirs, 0.3, total_steps=steps)
+    (ours,) = recipe.optimizers(weights)
+    for step in range(steps):
+        recipe.set_rates([ours], step, [])
+        assert [ours.param_groups[0][name] for name in ("lr", "betas")] == [
+            theirs.param_groups[0][name] for name in ("lr", "betas")
+        ]
+        theirs.step()
+        schedule.step()
+
+
+def test_any_model_is_fitted_to_any_loss_and_random_numbers_go_on_as_before() -> None:
+    """Parts of the loss add up; the history has a row a step; dropout of the same step is the same."""
+    x = torch.linspace(-1, 1, 8)[:, None]
+    models = [torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Dropout(0.1)) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+
+    def loss_of_step(step: int, rows: int) -> Iterator[Tensor]:
+        return ((model(part) - 3 * part).square().sum() / rows for part in (x[:4], x[4:]))
+
+    for model in models:
+        torch.manual_seed(5)
+        progress = fit(model, loss_of_step, OneCycle(60, 8, 0.1))
+        assert torch.rand(1).item() == torch.rand(1, generator=torch.Generator().manual_seed(5)).item()
+    torch.testing.assert_close(models[0].state_dict(), models[1].state_dict(), rtol=0, atol=0)
+    assert len(progress.history) == 60 and progress.history[-1]["loss"] < 0.3 * progress.history[0]["loss"]
+
+
+def test_a_status_says_in_a_log_once_in_half_a_minute_where_a_training_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, stream = [0.0], io.StringIO()
+    monkeypatch.setattr("abc_nb.training.status.time.monotonic", lambda: now[0])
+    with Status("addition-abs", stream) as status:
+        for step in range(1, 101):
+            now[0] += 1
+            status(Progress(step, end=100, history=[{"accuracy": 0.5}] if step > 50 else []))
+        for tried in range(0, 90_001, 10_000):
+            now[0] += 10
+            status(Progress(100, end=100, round=2, tried=tried, contexts=100_000))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3 + int(100 // LOGGED)
+    assert lines[0] == "addition-abs: step 30 of 100 at most, about 70 s left"
+    assert lines[2] == "addition-abs: step 90 of 100 at most, validation 50.0%, about 10 s left"
+    assert lines[-1] == "addition-abs: practice, round 2: 70,000 of 100,000 contexts tried, about 30 s left"
 
 
 def test_a_finished_training_ends_in_evaluation_mode_and_does_not_go_on() -> None:
-    once, twice = trainer(), trainer()
+    once, twice = new_training(), new_training()
     assert [once.run().step, twice.run().step, twice.run().step] == [SHORT.steps] * 3
     assert not once.model.training
     assert_same_weights(once, twice)
@@ -157,47 +214,46 @@ def as_numbers(operands: list[np.ndarray]) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("sampler", [SAMPLER, DIGIT, Sampler(Task("successor")), replace(DIGIT, arrangement="aligned")])
 def test_the_last_problems_that_were_wrong_are_remembered(sampler: Sampler) -> None:
-    given_problems = Batches(sampler, SHORT, 0)
-    assert given_problems.again(0, 8) == []
+    learned = Problems(build(sampler=sampler), sampler, SHORT, 0)
+    assert learned.again(0, 8) == []
     expected: list[tuple[int, ...]] = []
     for step in range(4):
         batch = sampler.training_batch(0, step, 8)
         wrong = torch.arange(8) % 3 == step % 3
-        given_problems.remember(batch, wrong)
+        learned.remember(batch, wrong)
         numbers = [problem for problem, missed in zip(problems_of(batch), wrong.tolist(), strict=True) if missed]
         digit = sampler.task.factor == 1  # a digit that fills every place is one digit still
         expected += [(first, *(second % 10 if digit else second for second in rest)) for first, *rest in numbers]
-        assert as_numbers(given_problems.missed) == expected[-8:]
+        assert as_numbers(learned.missed) == expected[-8:]
 
 
 @pytest.mark.parametrize("sampler", [Sampler(Task("listops-max")), SAMPLER])
 def test_nothing_is_remembered_of_lists_and_right_answers(sampler: Sampler) -> None:
-    given_problems = Batches(sampler, SHORT, 0)
-    given_problems.remember(sampler.training_batch(0, 0, 8), torch.full((8,), sampler is not SAMPLER))
-    assert given_problems.missed == []
+    learned = Problems(build(sampler=sampler), sampler, SHORT, 0)
+    learned.remember(sampler.training_batch(0, 0, 8), torch.full((8,), sampler is not SAMPLER))
+    assert learned.missed == []
 
 
 def test_some_of_the_problems_missed_come_again_no_more_than_a_quarter_of_a_batch() -> None:
-    given_problems = Batches(SAMPLER, replace(SHORT, batch=30, again=5), 0)
-    given_problems.remember(SAMPLER.training_batch(0, 0, 30), torch.ones(30, dtype=torch.bool))
-    drawn = [as_numbers(given_problems.again(step, 30)) for step in range(20)]
+    learned = Problems(build(), SAMPLER, replace(SHORT, batch=30, again=5), 0)
+    learned.remember(SAMPLER.training_batch(0, 0, 30), torch.ones(30, dtype=torch.bool))
+    drawn = [as_numbers(learned.again(step, 30)) for step in range(20)]
     assert all(len({*problems}) == 5 for problems in drawn), "each once"
-    assert set().union(*drawn) <= {*as_numbers(given_problems.missed)}
+    assert set().union(*drawn) <= {*as_numbers(learned.missed)}
     assert len({*map(tuple, drawn)}) == 20
     for size, count in ((30, 5), (20, 5), (19, 4), (8, 2), (4, 1), (3, 0)):
-        assert [len(digits) for digits in given_problems.again(0, size)] == [count, count]
-        assert len(given_problems.batch(0, size).source) == size
-    none = Batches(SAMPLER, replace(SHORT, again=0), 0)
-    none.missed = given_problems.missed
+        assert [len(digits) for digits in learned.again(0, size)] == [count, count]
+    none = Problems(build(), SAMPLER, replace(SHORT, again=0), 0)
+    none.missed[:] = learned.missed
     assert none.again(3, 30) == []
 
 
 @pytest.mark.parametrize("sampler", [SAMPLER, DIGIT, Sampler(Task("successor"), width_count=3)])
 def test_a_batch_holds_the_problems_that_come_again_and_fresh_ones(sampler: Sampler) -> None:
     """At whatever width the batch has."""
-    given_problems = Batches(sampler, SHORT, 0)
-    given_problems.remember(sampler.training_batch(7, 0, 3), torch.ones(3, dtype=torch.bool))
-    again = given_problems.missed
+    learned = Problems(build(sampler=sampler), sampler, SHORT, 0)
+    learned.remember(sampler.training_batch(7, 0, 3), torch.ones(3, dtype=torch.bool))
+    again = learned.missed
     for step in range(6):
         batch = sampler.training_batch(0, step, 10, again)
         assert problems_of(batch)[7:] == as_numbers(again)

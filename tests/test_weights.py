@@ -18,7 +18,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.runs import runner, store
 from abc_nb.runs.store import Run
 from abc_nb.specs.experiment import Name
-from abc_nb.training.trainer import loss_of
+from abc_nb.training.problems import loss_of
 
 CONFIG = replace(TINY, decoder_layers=2)
 

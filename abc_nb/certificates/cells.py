@@ -207,7 +207,9 @@ class Cells:
         return known
 
 
-def join(variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]) -> tuple[list[list[Hashable]], list[np.ndarray]]:
+def join(
+    variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]
+) -> tuple[list[list[Hashable]], list[np.ndarray]]:
     """Tables over shown variables, which are numbers, with what is hidden summed out, and BESIDE as the last."""
     groups: list[list[int]] = []
     for number, own in enumerate(variables):

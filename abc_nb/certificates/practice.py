@@ -1,27 +1,34 @@
-"""Practice: training goes on with problems that hold wrong contexts, in rounds, until a certificate finds none.
+"""Practice: training goes on with contexts that are wrong, in rounds, until a certificate finds none.
 
-The problems are as in training: numbers up to 2^20 at training widths, or tables of training sizes. No longer number
-is trained on, or looked at to decide anything. They are chosen for their contexts, so numbers kept for validation can
-be among them. A wrong context of which no such problem is found is practised by itself: the loss is taken of the logits
-that the model computes from the context, without a problem around it.
+Rounds are not proofs. Between two of them there is a *look*: contexts that were wrong or narrow in any round are
+computed first, and then all, in plain float32 without a bound, until as many wrong ones are known as a round can use.
+Only the look before the first round goes through all contexts in any case, to count what is wrong. The proof is made
+once, at the end.
 
-Weights are rounded to 8 bits before each certificate, so that what is certified takes a quarter of the space.
+The problems that are practised are as in training: numbers up to 2^20 at training widths, or tables of training sizes.
+No longer number is trained on, or looked at to decide anything. They are chosen for their contexts, so numbers kept for
+validation can be among them. A wrong context of which no such problem is found is practised by itself: the loss is
+taken of the logits that the model computes from the context, without a problem around it.
+
+Weights are rounded to 8 bits before each look, so that what is certified takes a quarter of the space.
 """
 
+import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from abc_nb.certificates.certify import Attempt, Certificate, Result, SampledContexts, attempt, contexts_of
-from abc_nb.certificates.contexts import Context, Contexts, Shape
+from abc_nb.certificates.certify import Certificate, SampledContexts, attempt, contexts_of
+from abc_nb.certificates.contexts import Block, Context, Contexts, Shape, Site
 from abc_nb.certificates.counterexamples import Candidate
+from abc_nb.certificates.look import Known, block_of, wrong_contexts
 from abc_nb.certificates.rounding import Exact
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
@@ -30,190 +37,261 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import is_below
 from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
 from abc_nb.training.evaluation import evaluating
-from abc_nb.training.progress import Progress, TrainingConfig
-from abc_nb.training.trainer import Batches, Report, Trainer, loss_of
+from abc_nb.training.fit import Progress, Report, fit
+from abc_nb.training.problems import Problems, loss_of, losses_in_parts, phases
+from abc_nb.training.recipe import TrainingConfig, Validation
 
 MOST = 300_000  # contexts for each step that practice may take: a model with more is neither rounded nor practised
-EXAMPLES = 100  # wrong contexts of one shape that are practised in a round
-SMALL = 0.5  # a margin below it is practised, too: what is practised beside it could turn it wrong
+ENOUGH = 2_000  # wrong contexts, of which a look between rounds has not to find more
 QUICK = 4  # rounds, after which training is slower: else the last wrong contexts come and go
 AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape
 
-Alone = dict[Shape, dict[bytes, Context]]  # contexts that are practised without a problem
+
+# ---- the rounds, of any kind of model
 
 
-def put(alone: Alone, shape: Shape, contexts: Iterable[Context]) -> None:
-    alone.setdefault(shape, {}).update((context[0].tobytes(), context) for context in contexts)
+class Proven(Protocol):
+    """A certificate of any kind."""
+
+    @property
+    def certified(self) -> bool: ...
+
+    @property
+    def contexts(self) -> int: ...
+
+    @property
+    def wrong(self) -> int: ...
 
 
-class ToPractise(Batches):
-    """What practice has collected in its rounds: the contexts of earlier rounds stay in it, lest they are forgotten.
-
-    Every second batch is as in training; the others have the width of a problem to practise, and hold such.
-    """
-
-    def __init__(self, sampler: Sampler, config: TrainingConfig, seed: int) -> None:
-        super().__init__(sampler, config, seed)
-        self.problems: list[Candidate] = []
-        self.alone: Alone = {}
-        self.first = 0  # steps that the rounds before took
-
-    def add(self, contexts: SampledContexts, results: Sequence[Result]) -> None:
-        """Find one training problem for each context that is wrong or nearly so; those without one stand alone."""
-        narrow = [each for each in results if each.margin < SMALL]
-        sites = contexts.in_training([each.shape for each in narrow])
-        for each in narrow:
-            for context in poor(each):
-                for site in sites[each.shape]:
-                    operands = contexts.problem(each.shape, context, site)
-                    if operands is not None and fits(self.sampler, operands):
-                        self.problems.append(Candidate(site[0], operands))
-                        break
-                else:
-                    put(self.alone, each.shape, [context])
-
-    def batch(self, step: int, size: int) -> Batch:
-        step += self.first
-        if step % 2 or not self.problems:
-            return self.sampler.training_batch(self.seed, step, size)
-        rng = generator(self.seed, AGAIN, step)
-        width = self.problems[int(rng.integers(len(self.problems)))].width
-        alike = [each.operands for each in self.problems if each.width == width]
-        rows = rng.choice(len(alike), min(self.config.again, size // 4))  # few problems stand there many times
-        again = [np.concatenate(digits) for digits in zip(*(alike[row] for row in rows), strict=True)]
-        return self.sampler.training_batch(self.seed, step, size, again, width)
-
-    def remember(self, batch: Batch, wrong: Tensor) -> None:
-        """What is practised stays the same for a round."""
-
-    def loss(self, model: Transformer, step: int) -> Tensor:
-        """Cross-entropy of the right tokens of some contexts of one shape, from the model's own layers."""
-        rng, shapes = generator(self.seed, AGAIN, self.first + step), [*self.alone]
-        shape = shapes[int(rng.integers(len(shapes)))]
-        every = [*self.alone[shape].values()]
-        some = [every[row] for row in rng.choice(len(every), min(AT_ONCE, len(every)), replace=False)]
-        return loss_of_contexts(model, shape, np.stack([values for values, _ in some]), [right for _, right in some])
+C = TypeVar("C", bound=Proven, covariant=True)
+Count = Callable[[int, int], None]  # is told how many contexts were looked at, and how many there are
 
 
-class PractiseTrainer(Trainer):
-    """Trains one round: the loss of each batch, and that of contexts that stand alone where there are any."""
+class Trial(Protocol[C]):
+    """What can be tried of a model: all its contexts."""
 
-    batches: ToPractise
+    def look(self, enough: float, count: Count) -> int:
+        """How many contexts are wrong, of those looked at until `enough` were; it keeps those to practise."""
 
-    def gradients(self, batch: Batch, phase: Tensor | int) -> tuple[Tensor, Tensor]:
-        found = super().gradients(batch, phase)
-        if self.batches.alone:
-            self.batches.loss(self.model, self.progress.step).backward()
-        return found
-
-
-def poor(result: Result) -> list[Context]:
-    """The contexts of a shape that are wrong or nearly so, as far as they are kept."""
-    return [*result.examples[:EXAMPLES], *(context for margin, context in result.narrow if 0 < margin < SMALL)]
-
-
-def loss_of_contexts(model: Transformer, shape: Shape, values: np.ndarray, right: Sequence[int] | np.ndarray) -> Tensor:
-    """Cross-entropy of the right tokens of contexts of one shape, (contexts, atoms), from the model's own layers."""
-    logits = States(Exact(model), shape.atoms).take(values).logits(shape.root)
-    return F.cross_entropy(logits, torch.tensor(right, device=logits.device))
+    def certificates(self) -> tuple[C, ...]:
+        """Try all contexts, with what a proof needs."""
 
 
 @dataclass(frozen=True)
-class Practised:
+class Practised(Generic[C]):
     """What practice did to a model."""
 
-    certificates: list[tuple[Certificate, ...]]  # before practice, and after each round
-    progress: Progress  # over all rounds, with the seconds of certificates
+    certificates: tuple[C, ...]
+    wrong: list[int]  # contexts: all before practice; then those that the look after each round came to
+    progress: Progress  # over all rounds, with the seconds of looks and certificates
     alone: int = 0  # contexts that were practised without a problem
+
+    @property
+    def rounds(self) -> int:
+        return len(self.wrong) - 1
 
     @property
     def facts(self) -> dict[str, Any]:
         """As plain data, for the record of a run with one certificate."""
-        (first,), (last,) = self.certificates[0], self.certificates[-1]
-        return {
-            "rounds": len(self.certificates) - 1,
-            "contexts": last.contexts,
-            "wrong_before": first.wrong,
-            "wrong_after": last.wrong,
-            "alone": self.alone,
-        }
+        (certificate,) = self.certificates
+        facts = {"rounds": self.rounds, "contexts": certificate.contexts, "wrong_before": self.wrong[0]}
+        return facts | {"wrong_after": certificate.wrong, "alone": self.alone}
+
+
+def until_certified(
+    model: nn.Module,
+    trial: Trial[C],
+    fit_round: Callable[[int, Report], Progress],
+    rounds: int,
+    report: Report | None = None,
+    progress: Progress | None = None,
+) -> Practised[C]:
+    """Round the weights, and train on what is wrong, at most so many rounds, until all certificates hold.
+
+    `fit_round` trains one round, of which it is given the number, from 1 on. `progress` is that before the first.
+    """
+    progress, wrong = progress or Progress(), list[int]()
+    start = time.perf_counter() - progress.seconds
+    show = report or (lambda _: None)
+    while True:
+        round_weights(model)
+        state = replace(progress, round=len(wrong))
+        enough = ENOUGH if wrong else math.inf
+        wrong.append(trial.look(enough, partial(show_contexts, show, state)))
+        ended = len(wrong) > rounds
+        if ended or not wrong[-1]:
+            certificates = trial.certificates()
+            if ended or all(certificate.certified for certificate in certificates):
+                progress.seconds = time.perf_counter() - start
+                return Practised(certificates, wrong, progress)
+        before = replace(progress, round=len(wrong), seconds=time.perf_counter() - start)
+        progress = after(before, fit_round(len(wrong), partial(show_after, show, before)))
+
+
+def show_contexts(show: Report, state: Progress, tried: int, contexts: int) -> None:
+    show(replace(state, tried=tried, contexts=contexts))
+
+
+def show_after(show: Report, before: Progress, now: Progress) -> None:
+    show(after(before, now))
+
+
+def after(before: Progress, now: Progress) -> Progress:
+    """The progress of all rounds, from that before the last one and that of this one."""
+    steps, seconds = before.step, before.seconds
+    rows = [row | {"step": steps + row["step"], "seconds": seconds + row["seconds"]} for row in now.history]
+    return replace(
+        before,
+        step=steps + now.step,
+        end=steps + now.end,
+        seconds=seconds + now.seconds,
+        history=[*before.history, *rows],
+    )
+
+
+# ---- the contexts of this package's models
+
+
+class AllContexts:
+    """All contexts of a model of this package, of one or more kinds; and those known to be wrong or narrow."""
+
+    def __init__(self, model: Transformer, contexts: Sequence[Contexts]) -> None:
+        self.model, self.contexts = model, contexts
+        self.known: Known = {}  # in any look
+        self.poor: Known = {}  # in the last one
+        self.wrong: dict[Shape, int] = {}  # how many are wrong, of each shape, as far as the last look came
+
+    def look(self, enough: float, count: Count) -> int:
+        tried, total = 0, sum(sum(kind.counts.values()) for kind in self.contexts)
+        self.poor, self.wrong = {}, {}
+
+        def add(contexts: int) -> None:
+            nonlocal tried
+            tried += contexts
+            count(tried, total)
+
+        for kind in self.contexts:
+            first = {shape: self.known[shape] for shape in kind.shapes if shape in self.known}
+            look = wrong_contexts(self.model, kind, first, enough, add)
+            self.wrong |= look.wrong
+            self.poor |= look.poor
+        for shape, poor in self.poor.items():
+            self.known.setdefault(shape, {}).update(poor)
+        return sum(self.wrong.values())
+
+    def certificates(self) -> tuple[Certificate, ...]:
+        return tuple(attempt(self.model, kind).certificate for kind in self.contexts)
+
+
+def loss_of_contexts(model: Transformer, shape: Shape, block: Block) -> Tensor:
+    """Cross-entropy of the right tokens of contexts of one shape, from the model's own layers."""
+    logits = States(Exact(model), shape.atoms).take(block.values).logits(shape.root)
+    return F.cross_entropy(logits, torch.from_numpy(block.right).to(logits.device))
+
+
+# ---- practice with a sampler's problems
+
+
+class ToPractise:
+    """Problems of training that hold contexts to practise, of all rounds so far, lest they are forgotten.
+
+    Every second batch is as in training; the others have the width of a problem to practise, and hold such.
+    """
+
+    def __init__(self, model: Transformer, contexts: SampledContexts, recipe: TrainingConfig, seed: int) -> None:
+        self.model, self.contexts, self.sampler = model, contexts, contexts.sampler
+        self.recipe, self.seed = recipe, seed
+        self.problems: list[Candidate] = []
+        self.alone: Known = {}  # contexts of which no such problem is known
+        self.first = 0  # steps that the rounds before took
+
+    def add(self, contexts: Known) -> None:
+        """Find one training problem for each context; those without one stand alone."""
+        sites = self.contexts.in_training(contexts)
+        for shape, of_shape in contexts.items():
+            for name, context in of_shape.items():
+                problem = self.problem(shape, context, sites[shape])
+                if problem is not None:
+                    self.problems.append(problem)
+                else:
+                    self.alone.setdefault(shape, {})[name] = context
+
+    def problem(self, shape: Shape, context: Context, sites: Iterable[Site]) -> Candidate | None:
+        """A problem that training can have and that holds a context, at one of the sites where its shape stands."""
+        for site in sites:
+            operands = self.contexts.problem(shape, context, site)
+            if operands is not None and fits(self.sampler, operands):
+                return Candidate(site[0], operands)
+        return None
+
+    def losses(self, step: int, rows: int) -> Iterator[Tensor]:
+        """The loss of a step's batch, and that of contexts that stand alone where there are any."""
+        step += self.first
+        for loss, _ in losses_in_parts(self.model, self.batch(step, rows), phases(self.model, self.seed, step, rows)):
+            yield loss
+        if self.alone:
+            yield self.loss_alone(step)
+
+    def batch(self, step: int, rows: int) -> Batch:
+        if step % 2 or not self.problems:
+            return self.sampler.training_batch(self.seed, step, rows)
+        rng = generator(self.seed, AGAIN, step)
+        width = self.problems[int(rng.integers(len(self.problems)))].width
+        alike = [problem.operands for problem in self.problems if problem.width == width]
+        chosen = rng.choice(len(alike), min(self.recipe.again, rows // 4))  # few problems stand there many times
+        again = [np.concatenate(digits) for digits in zip(*(alike[row] for row in chosen), strict=True)]
+        return self.sampler.training_batch(self.seed, step, rows, again, width)
+
+    def loss_alone(self, step: int) -> Tensor:
+        """Cross-entropy of the right tokens of some contexts of one shape."""
+        rng, shapes = generator(self.seed, AGAIN, step), [*self.alone]
+        shape = shapes[int(rng.integers(len(shapes)))]
+        block = block_of(self.alone[shape])
+        chosen = rng.choice(len(block), min(AT_ONCE, len(block)), replace=False)
+        return loss_of_contexts(self.model, shape, block.part(chosen))
 
 
 def practise(
     model: Transformer,
     sampler: Sampler,
-    config: TrainingConfig,
+    recipe: TrainingConfig,
     seed: int,
     rounds: int,
     report: Report | None = None,
-) -> Practised:
+) -> Practised[Certificate]:
     """Train a model on until it is certified, at most so many rounds; of a certified one weights are rounded, no more.
 
-    `config` is the training of one of the first rounds; later ones have a lower rate. Of every second batch,
-    `config.again` problems hold wrong contexts. InputError for a model that can have no certificate.
+    `recipe` is that of one of the first rounds; later ones have a lower rate. Of every second batch, `recipe.again`
+    problems hold wrong contexts. InputError for a model that can have no certificate.
     """
-    contexts, practice = contexts_of(model, sampler), ToPractise(sampler, config, seed)
-    count, most = sum(contexts.counts.values()), MOST * config.steps * rounds
+    contexts = contexts_of(model, sampler)
+    count, most = sum(contexts.counts.values()), MOST * recipe.steps * rounds
     if count > most:
         raise InputError(f"no practice: there are {count:,} contexts, and at most {most:,} are tried")
+    trial, practice = AllContexts(model, [contexts]), ToPractise(model, contexts, recipe, seed)
+    problems = Problems(model, sampler, recipe, seed)
+
+    def fit_round(number: int, report: Report) -> Progress:
+        practice.add(trial.poor)
+        rates = recipe if number <= QUICK else recipe.slower()
+        progress = fit(model, practice.losses, rates, seed, problems.validate, report=report)
+        practice.first += progress.step
+        return progress
+
     round_weights(model)
-
-    def trainer(attempts: Sequence[Attempt], step: int) -> Trainer:
-        practice.add(contexts, attempts[0].results)
-        practice.first = step
-        own = config if step < QUICK * config.steps else config.slower()
-        return PractiseTrainer(model, sampler, own, seed, practice)
-
-    history = [first_row(Trainer(model, sampler, config, seed))]
-    found = in_rounds(model, [contexts], rounds, trainer, report, history)
-    return replace(found, alone=sum(map(len, practice.alone.values())))
+    practised = until_certified(model, trial, fit_round, rounds, report, Progress(history=[first_row(problems)]))
+    return replace(practised, alone=sum(map(len, practice.alone.values())))
 
 
-def first_row(trainer: Trainer) -> dict[str, float]:
-    """The first row of the history: the model before practice."""
-    batches = trainer.sampler.validation_batches(trainer.seed, trainer.config.validation)
-    batches = [batch.to(trainer.device) for batch in batches]
-    with evaluating(trainer.model):
-        loss = torch.stack([loss_of(trainer.model, batch)[0] for batch in batches]).mean()
-    trainer.validate(batches, loss)
-    return trainer.progress.history[0]
-
-
-def in_rounds(
-    model: Transformer,
-    contexts: Sequence[Contexts],
-    rounds: int,
-    trainer: Callable[[Sequence[Attempt], int], Trainer],
-    report: Report | None = None,
-    history: Sequence[dict[str, float]] = (),
-) -> Practised:
-    """Certify a rounded model, before practice and after each round, at most so many, until all are certified.
-
-    `trainer` makes the training of a round from what trying the contexts gave, and the steps so far. `history` is that
-    before the first round.
-    """
-    start, found, progress = time.perf_counter(), list[tuple[Certificate, ...]](), Progress(history=[*history])
-    while True:
-        attempts = [attempt(model, each) for each in contexts]
-        found.append(tuple(each.certificate for each in attempts))
-        progress.seconds = time.perf_counter() - start
-        if len(found) > rounds or all(each.certified for each in found[-1]):
-            return Practised(found, progress)
-        trainer(attempts, progress.step).run(report=partial(add, progress, replace(progress), report))
-        round_weights(model)
-
-
-def add(progress: Progress, before: Progress, report: Report | None, own: Progress) -> None:
-    """Add what one training has done to the progress `before` it."""
-    steps, seconds = before.step, before.seconds
-    rows = [row | {"step": steps + row["step"], "seconds": seconds + row["seconds"]} for row in own.history]
-    progress.step, progress.seconds = steps + own.step, seconds + own.seconds
-    progress.history = [*before.history, *rows]
-    if report is not None:
-        report(progress)
+def first_row(problems: Problems) -> Validation:
+    """The first row of the history: the model before practice, with its loss on held-out problems."""
+    with evaluating(problems.model) as device:
+        losses = [loss_of(problems.model, batch.to(device))[0] for batch in problems.held_out]
+    loss = float(f"{torch.stack(losses).mean().item():.5g}")
+    return {"step": 0, "seconds": 0.0, "loss": loss} | problems.validate()
 
 
 def fits(sampler: Sampler, operands: Sequence[np.ndarray]) -> bool:
     """Whether training can have numbers as large; lists and tables are as large as their width."""
     limit, base = sampler.task.training_limit + 1, sampler.task.base
-    return not sampler.pads or all(bool(is_below(each, limit, base)[0]) for each in operands)
+    return not sampler.pads or all(bool(is_below(digits, limit, base)[0]) for digits in operands)

@@ -1,18 +1,17 @@
-"""A causal language model on this package's problems: trained in a plain loop, tested, and calibrated.
+"""A causal language model on this package's problems: trained, tested, and calibrated.
 
 `transformers.Trainer` is not needed: it wants one more package (accelerate), and the layout of a bias is to be set
-before each batch, which a loop does in a line.
+before each batch, which a loss does in a line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from math import inf
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Lines
@@ -24,6 +23,8 @@ from abc_nb.hf.attach import Attached, as_layouts, under_own
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.training.evaluation import evaluating
+from abc_nb.training.fit import fit
+from abc_nb.training.recipe import OneCycle
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -44,31 +45,12 @@ def train(
     The model's vocabulary is the task's. `attached` is the handle of the bias that is on the model, if one is.
     """
 
-    def loss(step: int) -> Tensor:
-        batch = sampler.training_batch(seed, step, ROWS).to(model.device)
+    def losses(step: int, rows: int) -> Iterator[Tensor]:
+        batch = sampler.training_batch(seed, step, rows).to(model.device)
         logits = answer_logits(model, batch, attached)
-        return F.cross_entropy(logits.flatten(0, 1), batch.target[:, 1:].flatten())
+        yield F.cross_entropy(logits.flatten(0, 1), batch.target[:, 1:].flatten())
 
-    model.train()
-    one_cycle(torch.optim.AdamW(model.parameters(), RATE), range(steps), loss)
-    model.eval()
-
-
-def one_cycle(
-    optimizer: torch.optim.Optimizer, steps: Collection[int], loss: Callable[[int], Tensor], clip: float = inf
-) -> list[float]:
-    """Descend, under a one-cycle learning rate whose highest is the optimizer's own; the loss of each step."""
-    rate, weights = optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["params"]
-    schedule, losses = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=len(steps)), list[float]()
-    for step in steps:
-        own = loss(step)
-        optimizer.zero_grad()
-        own.backward()
-        nn.utils.clip_grad_norm_(weights, clip)
-        optimizer.step()
-        schedule.step()
-        losses.append(own.item())
-    return losses
+    fit(model, losses, OneCycle(steps, ROWS, RATE), seed)
 
 
 def answer_logits(model: PreTrainedModel, batch: Batch, attached: Attached | None = None) -> Tensor:

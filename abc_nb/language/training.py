@@ -1,97 +1,99 @@
-"""Training a language model: on a mixture, by the project's trainer, and then on contexts until none is wrong."""
+"""Training a language model: on a mixture of text and problems, and then on contexts until none is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from functools import cached_property
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_nb.certificates.certify import Attempt
-from abc_nb.certificates.contexts import Block, Contexts, Shape
-from abc_nb.certificates.practice import SMALL, Alone, Practised, in_rounds, loss_of_contexts, poor, put
+from abc_nb.certificates.certify import Certificate
+from abc_nb.certificates.contexts import Block, Shape
+from abc_nb.certificates.look import block_of
+from abc_nb.certificates.practice import AllContexts, Practised, loss_of_contexts, until_certified
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture, TextBatch
-from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import AGAIN, VALIDATION, generator
-from abc_nb.problems.spans import Pattern, ProblemSpan, spans_in, text_of, tokens_of
+from abc_nb.problems.spans import ProblemSpan, spans_in, text_of, tokens_of
 from abc_nb.training.evaluation import evaluating
-from abc_nb.training.progress import TrainingConfig
-from abc_nb.training.trainer import Batches, Report, Trainer
+from abc_nb.training.fit import Progress, Report, Training, fit
+from abc_nb.training.recipe import TrainingConfig, Validation
 from abc_nb.training.writer import logits, rows_of, text_bias
 
 TEXTS = 64  # rows of held-out text
 MISSED = 256  # problems that are kept to be met again
 
 
-def losses(model: Transformer, batch: TextBatch) -> tuple[Tensor, Tensor]:
+def token_losses(model: Transformer, batch: TextBatch) -> tuple[Tensor, Tensor]:
     """The cross-entropy of every token but the first, (rows, tokens - 1), in nats, and whether it was the likeliest."""
-    inputs = [text[:-1] for text in batch.texts]
-    found = logits(model, batch.tokens[:, :-1], rows_of(model, inputs))
+    predicted = logits(model, batch.tokens[:, :-1], rows_of(model, [text[:-1] for text in batch.texts]))
     wanted = batch.tokens[:, 1:]
-    loss = F.cross_entropy(found.flatten(0, 1), wanted.flatten(), reduction="none")
-    return loss.view(wanted.shape), found.argmax(-1) == wanted
+    losses = F.cross_entropy(predicted.flatten(0, 1), wanted.flatten(), reduction="none")
+    return losses.view(wanted.shape), predicted.argmax(-1) == wanted
 
 
-class RowBatches(Batches):
-    """Rows of text in which half of the problems are those missed lately, kept as tokens with their answers."""
+class Rows:
+    """The loss of every character of a mixture's rows, and its validation; problems missed lately are met again."""
 
-    sampler: Mixture  # type: ignore[assignment]
+    def __init__(self, model: Transformer, mixture: Mixture, recipe: TrainingConfig, seed: int) -> None:
+        self.model, self.mixture, self.recipe, self.seed = model, mixture, recipe, seed
+        self.device = model.head.weight.device
+        self.missed: list[np.ndarray] = []  # tokens of problems with their answers
 
-    def again(self, step: int, size: int) -> list[str]:  # type: ignore[override]
-        return [text_of(tokens.tolist()) for tokens in self.missed] if self.config.again else []
+    def losses(self, step: int, rows: int) -> Iterator[Tensor]:
+        """The mean loss of so many rows, in which half of the problems are those missed lately."""
+        again = [text_of(tokens.tolist()) for tokens in self.missed] if self.recipe.again else []
+        batch = self.mixture.training_batch(self.seed, step, rows, again).to(self.device)
+        losses, right = token_losses(self.model, batch)
+        yield losses.mean()
+        self.remember(batch, right)
 
-    def remember(self, batch: TextBatch, wrong: Tensor) -> None:  # type: ignore[override]
-        """Keep the problems that had a wrong token, the last ones of `MISSED`; `wrong` is (rows, tokens - 1)."""
-        for text, own in zip(batch.texts, wrong.cpu(), strict=True):
-            for span in written_out(self.sampler.patterns, text):
-                if own[span.equals : span.end].any():
-                    self.missed.append(np.array(tokens_of(text[span.start : span.end + 1])))
-        self.missed = self.missed[-MISSED:]
+    def remember(self, batch: TextBatch, right: Tensor) -> None:
+        """Keep the last problems that had a wrong token; `right` is (rows, tokens - 1)."""
+        for text, span, written in self.answers(batch, right):
+            if not written.all():
+                self.missed.append(np.array(tokens_of(text[span.start : span.end + 1])))
+        self.missed[:] = self.missed[-MISSED:]
 
+    def answers(self, batch: TextBatch, right: Tensor) -> Iterator[tuple[str, ProblemSpan, Tensor]]:
+        """Each row's problems whose answers are written with their ends, and which tokens of these were right."""
+        for text, row in zip(batch.texts, right.cpu(), strict=True):
+            for span in spans_in(text, self.mixture.patterns):
+                if span.answer and span.end < len(text):
+                    yield text, span, row[span.equals : span.end]
 
-class LanguageTrainer(Trainer):
-    """The loss is that of every character; validation is on held-out text with problems."""
+    @cached_property
+    def held_out(self) -> list[TextBatch]:
+        """Rows of held-out text with problems."""
+        return self.mixture.validation_batches(self.seed, self.recipe.validation)
 
-    sampler: Mixture  # type: ignore[assignment]
-
-    def __init__(self, model: Transformer, mixture: Mixture, config: TrainingConfig, seed: int) -> None:
-        super().__init__(model, mixture, config, seed, RowBatches(mixture, config, seed))  # type: ignore[arg-type]
-
-    def gradients(self, batch: TextBatch, phase: Tensor | int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        self.model.zero_grad()
-        loss, right = losses(self.model, batch)
-        loss.mean().backward()
-        return loss.detach().mean(), ~right
-
-    def validate(self, batches: list[TextBatch], loss: Tensor) -> None:  # type: ignore[override]
-        """Add a row to the history: the share of problems answered right, and the loss on held-out text."""
+    def validate(self) -> Validation:
+        """The share of problems answered right, and the loss on held-out text without problems."""
         right = list[bool]()
-        for batch in batches:
+        for batch in self.held_out:
             with evaluating(self.model) as device:
-                _, tokens = losses(self.model, batch.to(device))
-            for text, own in zip(batch.texts, tokens.cpu(), strict=True):
-                right += [bool(own[s.equals : s.end].all()) for s in written_out(self.sampler.patterns, text)]
-        row = {"step": self.progress.step, "seconds": self.progress.seconds, "loss": loss.item()}
-        share = sum(right) / max(1, len(right))
-        self.progress.history.append(row | {"accuracy": share, "text": text_loss(self.model)})
+                _, tokens = token_losses(self.model, batch.to(device))
+            right += [bool(written.all()) for _, _, written in self.answers(batch, tokens)]
+        return {"accuracy": sum(right) / max(1, len(right)), "text": text_loss(self.model)}
 
 
-def written_out(patterns: tuple[Pattern, ...], text: str) -> list[ProblemSpan]:
-    """The problems of a row whose answers are written with their ends."""
-    return [span for span in spans_in(text, patterns) if span.answer and span.end < len(text)]
+def training_on_text(model: Transformer, mixture: Mixture, recipe: TrainingConfig, seed: int) -> Training:
+    """The training of a language model on a mixture, before its first step."""
+    rows = Rows(model, mixture, recipe, seed)
+    return Training(model, rows.losses, recipe, seed, rows.validate, rows.missed)
 
 
 def text_loss(model: Transformer, rows: int = TEXTS) -> float:
     """Nats per character of held-out text without problems."""
     mixture, rng = Mixture(()), generator(0, VALIDATION, 1)
     with evaluating(model) as device:
-        parts = [losses(model, mixture.rows(rng, 32, held_out=True).to(device))[0] for _ in range(-(-rows // 32))]
+        parts = [token_losses(model, mixture.rows(rng, 32, held_out=True).to(device))[0] for _ in range(-(-rows // 32))]
     return torch.cat(parts).mean().item()
 
 
@@ -114,87 +116,66 @@ def contexts_of_text(model: Transformer) -> list[SpanContexts]:
 def practise_language(
     model: Transformer,
     mixture: Mixture,
-    config: TrainingConfig,
+    recipe: TrainingConfig,
     seed: int,
     rounds: int,
     report: Report | None = None,
-) -> Practised:
-    """Round the weights to 8 bits, certify, and train a round more, at most so many, until every pattern is certified.
+) -> Practised[Certificate]:
+    """Train a model on, at most so many rounds, until every pattern is certified; `recipe` is that of one round."""
+    trial = AllContexts(model, contexts_of_text(model))
+    practice = TextPractice(model, mixture, trial)
 
-    `config` is the training of one round. The contexts to practise are those of all rounds so far.
-    """
-    contexts = contexts_of_text(model)
-    practice = ToPractise(contexts, deepcopy(model))
-    round_weights(model)
+    def fit_round(number: int, report: Report) -> Progress:
+        practice.seed = seed + 2**20 * number
+        rows = Rows(model, mixture, recipe, practice.seed)
+        return fit(model, practice.losses, recipe, practice.seed, rows.validate, report=report)
 
-    def trainer(attempts: Sequence[Attempt], step: int) -> PractiseTrainer:
-        practice.add(attempts)
-        found = PractiseTrainer(model, mixture, config, seed + 2**20 * practice.rounds)
-        found.practice = practice
-        return found
-
-    return in_rounds(model, contexts, rounds, trainer, report)
+    return until_certified(model, trial, fit_round, rounds, report)
 
 
-class ToPractise:
-    """All contexts of a model, and those that were wrong in a round so far; and the model before practice."""
+class TextPractice:
+    """The loss of contexts alone, and of how far predictions in text are from those before practice."""
 
-    def __init__(self, contexts: Sequence[Contexts], before: Transformer) -> None:
-        self.before, self.rounds, self.alone = before.requires_grad_(False).eval(), 0, Alone()
-        self.wrong = list[Shape]()  # those with wrong contexts in the last round
-        self.every = {shape: together([*own.blocks(shape)]) for own in contexts for shape in own.shapes}
+    def __init__(self, model: Transformer, mixture: Mixture, trial: AllContexts) -> None:
+        self.model, self.mixture, self.trial, self.seed = model, mixture, trial, 0
+        self.before = deepcopy(model).requires_grad_(False).eval()
+        self.every = {shape: together([*own.blocks(shape)]) for own in trial.contexts for shape in own.shapes}
 
-    def add(self, attempts: Sequence[Attempt]) -> None:
-        """Add what is wrong or nearly so, for one round more."""
-        self.rounds += 1
-        results = [each for own in attempts for each in own.results]
-        self.wrong = [each.shape for each in results if each.wrong]
-        for each in (each for each in results if each.margin < SMALL):
-            put(self.alone, each.shape, poor(each))
+    def losses(self, step: int, rows: int) -> Iterator[Tensor]:
+        yield self.change(self.mixture.training_batch(self.seed, step, rows).to(self.model.head.weight.device))
+        rng = generator(self.seed, AGAIN, step)
+        for shape in self.shapes(rng):
+            yield loss_of_contexts(self.model, shape, self.some(shape, rng)) / SHAPES
 
-    def some(self, rng: np.random.Generator) -> list[tuple[Shape, Block]]:
-        """Contexts of some shapes: of half of them from those with wrong ones, and of the rest from all.
+    def shapes(self, rng: np.random.Generator) -> list[Shape]:
+        """Half of them from those with wrong contexts in the last look, if there are any; the rest from all.
 
         Shapes of few contexts come up, too.
         """
-        shapes, sizes = [*self.every], np.sqrt([len(every) for every in self.every.values()])
-        few = SHAPES // 2 if self.wrong else 0
-        chosen = [self.wrong[number] for number in rng.integers(max(1, len(self.wrong)), size=few)]
-        chosen += [shapes[number] for number in rng.choice(len(shapes), SHAPES - few, p=sizes / sizes.sum())]
-        return [(shape, self.contexts(shape, rng)) for shape in chosen]
+        shapes, wrong = [*self.every], [*self.trial.wrong]
+        sizes, few = np.sqrt([len(every) for every in self.every.values()]), SHAPES // 2 if wrong else 0
+        chosen = [wrong[number] for number in rng.integers(max(1, len(wrong)), size=few)]
+        return chosen + [shapes[number] for number in rng.choice(len(shapes), SHAPES - few, p=sizes / sizes.sum())]
 
-    def contexts(self, shape: Shape, rng: np.random.Generator) -> Block:
-        """Some contexts of one shape; half of them were wrong where such are known."""
-        wrong = [*self.alone.get(shape, {}).values()]
-        found = self.every[shape].part(rng.integers(len(self.every[shape]), size=AT_ONCE))
-        for row in range(AT_ONCE // 2 if wrong else 0):
-            found.values[row], found.right[row] = wrong[int(rng.integers(len(wrong)))]
-        return found
-
-
-def together(blocks: Sequence[Block]) -> Block:
-    return Block(np.concatenate([each.values for each in blocks]), np.concatenate([each.right for each in blocks]))
-
-
-class PractiseTrainer(LanguageTrainer):
-    """Trains one round: the loss of contexts alone, and how far predictions in text are from those before practice."""
-
-    practice: ToPractise
-
-    def gradients(self, batch: TextBatch, phase: Tensor | int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        self.model.zero_grad()
-        loss = self.change(batch)
-        loss.backward()
-        for shape, block in self.practice.some(generator(self.seed, AGAIN, self.progress.step)):
-            (loss_of_contexts(self.model, shape, block.values, block.right) / SHAPES).backward()
-        return loss.detach(), torch.zeros_like(batch.tokens[:, 1:], dtype=torch.bool)
+    def some(self, shape: Shape, rng: np.random.Generator) -> Block:
+        """Some contexts of one shape; half of them were wrong or narrow in some look where such are known."""
+        some = self.every[shape].part(rng.integers(len(self.every[shape]), size=AT_ONCE))
+        if shape in self.trial.known:
+            known, half = block_of(self.trial.known[shape]), AT_ONCE // 2
+            rows = rng.integers(len(known), size=half)
+            some.values[:half], some.right[:half] = known.values[rows], known.right[rows]
+        return some
 
     def change(self, batch: TextBatch) -> Tensor:
         """The Kullback-Leibler divergence from predictions before practice to those now, a token outside of answers."""
         inputs, rows = batch.tokens[:, :-1], rows_of(self.model, [text[:-1] for text in batch.texts])
-        now, then = (logits(model, inputs, rows).log_softmax(-1) for model in (self.model, self.practice.before))
+        now, then = (logits(model, inputs, rows).log_softmax(-1) for model in (self.model, self.before))
         outside = torch.ones_like(inputs, dtype=torch.bool)
-        for own, text in zip(outside, batch.texts, strict=True):
+        for row, text in zip(outside, batch.texts, strict=True):
             for span in text_bias(self.model).spans(text):
-                own[span.equals : span.end] = False
+                row[span.equals : span.end] = False
         return F.kl_div(now, then, reduction="none", log_target=True).sum(-1)[outside].mean()
+
+
+def together(blocks: Sequence[Block]) -> Block:
+    return Block(np.concatenate([block.values for block in blocks]), np.concatenate([block.right for block in blocks]))

@@ -49,7 +49,16 @@ def running(combine: Callable[..., Any]) -> Step:
 @named("successor")
 def successor(base: int) -> Rule:
     step = carried(base, lambda carry, digit: digit + carry)  # what is added is carried into the units
-    return Rule("successor", step, (Input("place", base),), DIGITS[:base], start=1, operator="", title="Successor", example="999")
+    return Rule(
+        "successor",
+        step,
+        (Input("place", base),),
+        DIGITS[:base],
+        start=1,
+        operator="",
+        title="Successor",
+        example="999",
+    )
 
 
 @named("addition")

@@ -7,7 +7,7 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.common.devices import device
 from abc_nb.language.calibration import calibrated
 from abc_nb.language.evaluation import generated
-from abc_nb.language.training import practise_language, text_loss, training
+from abc_nb.language.training import practise_language, text_loss, training_on_text
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.runs.store import Run
 from abc_nb.runs.trained import Trained
@@ -21,7 +21,7 @@ def train_language(spec: LanguageSpec, seed: int, parent: Run | None, folder: Pa
     if parent is not None and spec.calibration is not None:  # ABC, under lines of its parent
         bias = calibrated(parent.model(), spec.calibration, spec.mixture.longest, seed)
     model = spec.build(seed, bias).to(device())
-    progress = training(model, spec.mixture, spec.training, seed).run(folder / "attempt-0.pt", report)
+    progress = training_on_text(model, spec.mixture, spec.training, seed).run(folder / "attempt-0.pt", report)
     steps, seconds, history = progress.step, progress.seconds, [*progress.history]
     facts: dict[str, Any] = {"trained": {"text": text_loss(model), "steps": steps, "seconds": round(seconds, 1)}}
     model = model.cpu()  # of which certificates speak

@@ -8,12 +8,12 @@ from typing import Any
 
 import joblib
 import torch
-from tqdm.auto import tqdm
 
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError, in_words
 from abc_nb.runs import runner
 from abc_nb.specs.spec import Spec
+from abc_nb.training.status import Status
 
 Job = tuple[Spec, int]  # an experiment and a seed
 PATIENCE = 10  # seconds for a scheduler to answer
@@ -49,9 +49,10 @@ def sweep(jobs: Sequence[Job], dask: str | None = None) -> list[str]:
             stack.enter_context(joblib.parallel_config("dask", wait_for_workers_timeout=PATIENCE))
         count = min(workers(), len(todo)) if dask is None else -1
         parallel = joblib.Parallel(count, return_as="generator_unordered", batch_size=1, pre_dispatch="all")
-        bar = stack.enter_context(tqdm(total=sum(job.training.steps for job, _ in todo), unit="step", mininterval=0.5))
-        for failure, steps in parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo):
-            bar.update(steps)
+        for number, (name, failure) in enumerate(
+            parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo), 1
+        ):
+            print(f"{number} of {len(todo)}: {name} {'failed' if failure else 'is made'}", flush=True)
             failures += [failure] if failure else []
     for failure in failures:
         print(f"abc-nb: {failure}", file=sys.stderr)
@@ -64,14 +65,15 @@ def depth(experiment: Spec) -> int:
     return 1 + depth(experiment.parent) if experiment.parent else 0
 
 
-def attempt(experiment: Spec, seed: int, runs: str) -> tuple[str, int]:
-    """Make one run, in whatever process this is: a sentence if it failed, and its steps, for the bar."""
+def attempt(experiment: Spec, seed: int, runs: str) -> tuple[str, str]:
+    """Make one run, in whatever process this is: its name, and a sentence if it failed."""
     os.environ["ABC_NB_RUNS"] = runs
+    name = f"{experiment.name} seed {seed}"
     try:
-        runner.ensure(experiment, seed)
+        runner.ensure(experiment, seed, Status(name, terminal=False))  # others write to the same terminal
     except Exception as error:
-        return f"{experiment.name} seed {seed} failed: {in_words(error)}", experiment.training.steps
-    return "", experiment.training.steps
+        return name, f"{name} failed: {in_words(error)}"
+    return name, ""
 
 
 def client(address: str) -> Any:

@@ -25,7 +25,7 @@ from abc_nb.problems.spans import VOCABULARY, Pattern
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.changes import changed
 from abc_nb.specs.experiment import LABELS, LANGUAGE, Experiment, Name
-from abc_nb.training.progress import TrainingConfig
+from abc_nb.training.recipe import TrainingConfig
 
 FORMS = {"addition": "{a}+{b}=", "n-by-1": "{a}*{d}=", "successor": "succ({a})=", "parity": "parity({bits})="}
 HEADS, LAYERS = 8, 2

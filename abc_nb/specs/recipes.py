@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.tasks import Regime
-from abc_nb.training.progress import TrainingConfig
+from abc_nb.training.recipe import TrainingConfig
 
 
 def slowly(training: TrainingConfig) -> TrainingConfig:

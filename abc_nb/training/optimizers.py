@@ -11,21 +11,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from abc_nb.training.progress import TrainingConfig
-
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic Newton-Schulz iteration
 STEPS = 5
 
 
-def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[Optimizer]:
-    """AdamW on everything, or Muon on the layers' matrices and AdamW on the rest."""
+def muon_and_adamw(model: nn.Module, rate: float, matrix_rate: float) -> list[Optimizer]:
+    """AdamW at a learning rate, and at another one Muon on the layers' matrices; on none where that one is zero."""
     rest, matrices = list[Tensor](), list[Tensor]()
     for name, p in model.named_parameters():
         of_layer = name.startswith(("encoder.", "decoder.")) and p.ndim == 2 and min(p.shape) > 1
         if p.requires_grad:
-            (matrices if of_layer and config.optimizer == "muon" else rest).append(p)
-    adamw: Optimizer = AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
-    return [adamw, Muon(matrices, lr=config.matrix_learning_rate)] if matrices else [adamw]
+            (matrices if of_layer and matrix_rate else rest).append(p)
+    adamw: Optimizer = AdamW(rest, lr=rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    return [adamw, Muon(matrices, lr=matrix_rate)] if matrices else [adamw]
 
 
 class Muon(Optimizer):

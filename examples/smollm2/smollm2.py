@@ -23,12 +23,14 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.hf.certificates import Certificate, train_until_certified
+from abc_nb.hf.certificates import Certificate
+from abc_nb.hf.practice import train_until_certified
 from abc_nb.language.evaluation import test_operands
 from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
 from abc_nb.training.evaluation import TEST_SEED
+from abc_nb.training.status import Status
 from examples.smollm2.path import Calculator, Path
 
 if TYPE_CHECKING:
@@ -131,12 +133,11 @@ def make(seed: int = 0) -> File:
     start = time.perf_counter()
     model, tokenizer = load()
     path = new_path(model, tokenizer)
-    found = train_until_certified(path, STEPS, seed)
+    found = train_until_certified(path, STEPS, seed, report=Status("SmolLM2's path"))
     path.save(WEIGHTS)
     facts: dict[str, Any] = {"seed": seed, "seconds": round(time.perf_counter() - start), "device": device_name()}
-    facts |= {"losses": [round(sum(losses[-20:]) / 20, 4) for losses in found.losses]}
-    facts |= {"steps": [len(losses) for losses in found.losses]}
-    facts |= {"certificates": [[asdict(each) for each in group] for group in found.certificates]}
+    facts |= {"steps": [STEPS, *[STEPS // 3] * found.rounds], "wrong": found.wrong}
+    facts |= {"certificates": [[asdict(each) for each in found.certificates]]}
     calculator = Calculator(path, tokenizer)
     facts |= {"tests": tested(model, tokenizer, calculator, TESTS).to_dict("records"), "everyday": []}
     for question in tqdm(EVERYDAY, delay=3, leave=False):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -22,12 +22,14 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.files import write_text
 from abc_nb.hf.attach import attach
-from abc_nb.hf.certificates import BETAS
-from abc_nb.hf.training import one_cycle
+from abc_nb.hf.practice import BETAS
 from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import VALIDATION, generator
 from abc_nb.problems.spans import END
 from abc_nb.training.evaluation import evaluating
+from abc_nb.training.fit import fit
+from abc_nb.training.recipe import OneCycle
+from abc_nb.training.status import Status
 from examples.smollm2.smollm2 import EVERYDAY, PATTERNS, RESULTS, asked, chat, counted, load, reply, shipped
 
 if TYPE_CHECKING:
@@ -71,20 +73,19 @@ def made(name: str, steps: int = STEPS, seed: int = 0) -> dict[str, Any]:
         layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
         attach(model, SpanLines.one_key_per_head(PATTERNS, heads, layers), spans=tokenizer)
 
-    def loss(step: int) -> Tensor:
+    def losses(step: int, rows: int) -> Iterator[Tensor]:
         with torch.autocast(model.device.type, torch.bfloat16):  # which takes a quarter of the time
-            return loss_of(model, tokenizer, MIXTURE.training_batch(seed, step, ROWS).texts)
+            loss = loss_of(model, tokenizer, MIXTURE.training_batch(seed, step, rows).texts)
+        yield loss
 
     start = time.process_time()  # of this process: others wait for the same processor
-    model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), RATES[name], BETAS, weight_decay=0.0, fused=True)
-    losses = one_cycle(optimizer, tqdm(range(steps), delay=3, leave=False, unit="step"), loss, clip=1.0)
-    model.eval()
+    recipe = OneCycle(steps, ROWS, RATES[name], BETAS, weight_decay=0.0, clip=1.0, fused=True)
+    progress = fit(model, losses, recipe, seed, report=Status(name))
     return {
         "steps": steps,
         "seed": seed,
         "device": device_name(),
-        "losses": [round(loss, 3) for loss in losses],
+        "losses": [round(row["loss"], 3) for row in progress.history],
         "seconds": round(time.process_time() - start),
         "text": [before, text_loss(model, tokenizer)],
         "tests": tested(model, tokenizer, TESTS).to_dict("records"),

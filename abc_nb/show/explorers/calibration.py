@@ -24,7 +24,7 @@ from abc_nb.show import pictures
 from abc_nb.show.explorers.frame import WIDTH, Explorer, choice, control, or_sentence, slider, table
 from abc_nb.show.plots import colors_of, length_axis
 from abc_nb.specs.spec import Spec, calibrated
-from abc_nb.training.progress import Progress
+from abc_nb.training.fit import Progress
 
 HEIGHT = 580  # pixels
 COLUMNS = 4  # heads side by side

@@ -1,0 +1,101 @@
+"""A look at contexts: which of them a model gets wrong, in plain arithmetic and without a bound, so it is no proof."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from abc_nb.certificates.certify import MANY
+from abc_nb.certificates.contexts import Block, Context, Contexts, Shape
+from abc_nb.certificates.rounding import Exact
+from abc_nb.certificates.states import States
+from abc_nb.model.transformer import Transformer
+from abc_nb.training.evaluation import evaluating
+
+EXAMPLES = 100  # wrong contexts of one shape that are kept, and as many narrow ones of a block
+SMALL = 0.5  # a margin below it is narrow: what is practised beside such a context could turn it wrong
+Known = dict[Shape, dict[bytes, Context]]  # contexts of each shape, by their tokens
+
+
+@dataclass
+class Look:
+    """What a model gets wrong, of the contexts that were looked at."""
+
+    wrong: dict[Shape, int] = field(default_factory=dict)  # how many, of each shape that has such
+    poor: Known = field(default_factory=dict)  # some that are wrong or narrow, of each shape that has such
+
+    def add(self, shape: Shape, block: Block, margins: np.ndarray) -> int:
+        """Count a block whose right tokens lead by these margins; how many wrong contexts of it are kept."""
+        room = max(0, EXAMPLES - len(self.poor.get(shape, {})))
+        wrong = np.flatnonzero(~(margins > 0))
+        narrow = np.flatnonzero((margins > 0) & (margins < SMALL))
+        for row in (*wrong[:room], *narrow[:EXAMPLES]):
+            self.poor.setdefault(shape, {})[block.values[row].tobytes()] = block[row]
+        if len(wrong):
+            self.wrong[shape] = self.wrong.get(shape, 0) + len(wrong)
+        return min(room, len(wrong))
+
+
+def wrong_contexts(
+    model: Transformer,
+    contexts: Contexts,
+    first: Known | None = None,
+    enough: float = math.inf,
+    count: Callable[[int], None] = lambda _: None,
+) -> Look:
+    """A look at the `first` contexts, and then at all, in plain arithmetic, until so many wrong ones are kept.
+
+    `count` is told how many there were in each block. A look that does not end early counts all that are wrong.
+    """
+    known = Look()
+    kept = looked_at(model, contexts, known, ((shape, block_of(own)) for shape, own in (first or {}).items()), enough)
+    if kept >= enough:
+        return known
+    every = ((shape, block) for shape in contexts.shapes for block in contexts.blocks(shape) if len(block))
+    look = Look(poor=known.poor)
+    looked_at(model, contexts, look, every, enough, count)
+    return look
+
+
+def looked_at(
+    model: Transformer,
+    contexts: Contexts,
+    look: Look,
+    blocks: Iterable[tuple[Shape, Block]],
+    enough: float,
+    count: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Add blocks of contexts to a look, until so many wrong contexts are kept; how many are."""
+    kept, last, states, rules = 0, None, None, Exact(model)
+    with evaluating(model):
+        for shape, block in blocks:
+            if states is None or shape != last:
+                last, most = shape, contexts.counts[shape] / MANY
+                states = States(rules, shape.atoms, contexts.task.base, most, threads=torch.get_num_threads())
+            kept += look.add(shape, block, margins(states.take(block.values), shape, block.right))
+            count(len(block))
+            if kept >= enough:
+                break
+    return kept
+
+
+def margins(states: States, shape: Shape, right: np.ndarray) -> np.ndarray:
+    """By how much the right token of each context leads, (contexts,)."""
+    norm, head = states.model.decoder_norm, states.model.head
+    label = torch.from_numpy(right).to(states.device)
+
+    def lead(x: Tensor, error: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
+        logits, wanted = head(norm(x)), label[some, None]
+        other = logits.scatter(1, wanted, -torch.inf).amax(1)
+        return logits.gather(1, wanted)[:, 0] - other, error
+
+    return torch.cat([leads for leads, _ in states.layer(shape.root, states.every, lead)]).cpu().numpy()
+
+
+def block_of(contexts: dict[bytes, Context]) -> Block:
+    """Contexts of one shape together."""
+    values, right = zip(*contexts.values(), strict=True)
+    return Block(np.stack(values), np.array(right))

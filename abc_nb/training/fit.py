@@ -1,0 +1,175 @@
+"""The one loop of every training: resumable, and on a CPU bit for bit the same from (seed, step).
+
+A training is given the loss of a step as a function. What is drawn for it has to follow from the step's number; random
+numbers of PyTorch, as those of dropout, do. `problems`, `language.training`, `hf.training` and `certificates.practice`
+have such losses.
+"""
+
+import hashlib
+import pickle
+import time
+import warnings
+import zipfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from abc_nb.common.devices import tensor_cores
+from abc_nb.common.files import replacement
+from abc_nb.training.recipe import Recipe, Validation
+
+CHECKPOINT_SECONDS = 5.0
+
+
+@dataclass
+class Progress:
+    """Where a training stands, and where it is between rounds of practice."""
+
+    step: int = 0
+    seconds: float = 0.0  # of training, over all resumptions
+    history: list[Validation] = field(default_factory=list)  # one row a validation
+    end: int = 0  # steps in all, as far as is known
+    round: int = 0  # of practice; 0 before it
+    tried: int = 0  # contexts of `contexts`, between rounds
+    contexts: int = 0
+
+
+LossOfStep = Callable[[int, int], Iterable[Tensor]]  # of (step, rows): parts that add up to the step's loss
+Report = Callable[[Progress], None]
+
+
+class Training:
+    """One training. Parts of a loss are differentiated one after the other, each before the next is computed.
+
+    `validate` gives what a validation adds to the history, as the accuracy. `missed` is what a loss keeps of one step
+    for later ones, such as problems that were answered wrong; a checkpoint holds it.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_of_step: LossOfStep,
+        recipe: Recipe,
+        seed: int = 0,
+        validate: Callable[[], Validation] = dict,
+        missed: list[np.ndarray] | None = None,
+    ) -> None:
+        self.model, self.loss_of_step, self.recipe, self.seed = model, loss_of_step, recipe, seed
+        self.validate, self.missed = validate, [] if missed is None else missed
+        self.parameters = list(model.parameters())
+        self.device = self.parameters[0].device
+        self.optimizers = recipe.optimizers(model)
+        self.progress = Progress()
+
+    def run(self, checkpoint: Path | None = None, report: Report | None = None) -> Progress:
+        """Resume from `checkpoint` if it is there, and train to the end; save to it every few seconds and at the end.
+
+        PyTorch's random numbers go on afterwards as if there had been no training.
+        """
+        if checkpoint is not None and checkpoint.exists():
+            self.resume(checkpoint)
+        start, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
+        self.model.train()
+        with torch.random.fork_rng([] if self.device.type == "cpu" else [self.device], device_type=self.device.type):
+            while self.progress.step < self.recipe.end(self.progress.history):
+                loss = self.step()
+                self.progress.seconds = time.perf_counter() - start
+                if self.progress.step % self.recipe.validate_every == 0:
+                    self.add_row(loss)
+                if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                    self.save(checkpoint)
+                    saved = time.monotonic()
+                if report is not None:
+                    report(self.progress)
+        if checkpoint is not None:
+            self.save(checkpoint)
+        self.model.eval()
+        return self.progress
+
+    def step(self) -> Tensor:
+        """One optimiser step, which gives its loss; it counts only when it is complete."""
+        step, history = self.progress.step, self.progress.history
+        seed = torch.default_generator if self.device.type == "cpu" else torch  # for all devices: half a millisecond
+        seed.manual_seed(stream(self.seed, step))
+        self.model.zero_grad()
+        losses = list[Tensor]()
+        with tensor_cores(self.device):
+            for loss in self.loss_of_step(step, self.recipe.rows(step, history)):
+                loss.backward()
+                losses.append(loss.detach())
+            nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip)
+            self.recipe.set_rates(self.optimizers, step, history)
+            for optimizer in self.optimizers:
+                optimizer.step()
+        self.progress.step += 1
+        self.progress.end = self.recipe.end(history)
+        return torch.stack(losses).sum()
+
+    def add_row(self, loss: Tensor) -> None:
+        """Validate, and add a row to the history, beside a training step's loss."""
+        seconds, shown = round(self.progress.seconds, 2), float(f"{loss.item():.5g}")  # more digits say nothing
+        row = {"step": self.progress.step, "seconds": seconds, "loss": shown}
+        self.progress.history.append(row | self.validate())
+
+    def save(self, path: Path) -> None:
+        """A checkpoint, which replaces the one before when it is whole: all that a killed training needs to go on."""
+        state = {
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "missed": [torch.from_numpy(numbers) for numbers in self.missed],
+            "progress": vars(self.progress),
+        }
+        with replacement(path) as temporary:
+            torch.save(state, temporary)
+
+    def resume(self, path: Path) -> None:
+        """Go on from a checkpoint; with a warning, a damaged one changes nothing."""
+        state = read_checkpoint(path)
+        if state is None:
+            warnings.warn(f"the checkpoint {path} is damaged: its training starts anew", stacklevel=2)
+            return
+        self.model.load_state_dict(state["model"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.missed[:] = [numbers.numpy() for numbers in state["missed"]]
+        self.progress = Progress(**state["progress"])
+
+
+def fit(
+    model: nn.Module,
+    loss_of_step: LossOfStep,
+    recipe: Recipe,
+    seed: int = 0,
+    validate: Callable[[], Validation] = dict,
+    missed: list[np.ndarray] | None = None,
+    checkpoint: Path | None = None,
+    report: Report | None = None,
+) -> Progress:
+    """Train a model to the end, or go on from a checkpoint: see `Training`."""
+    return Training(model, loss_of_step, recipe, seed, validate, missed).run(checkpoint, report)
+
+
+def read_checkpoint(path: Path) -> dict[str, Any] | None:
+    """What a checkpoint holds; None if it is damaged. PyTorch writes an archive whose entries have checksums."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return torch.load(path, "cpu", weights_only=True) if archive.testzip() is None else None
+    except (zipfile.BadZipFile, pickle.UnpicklingError, ValueError, RuntimeError, EOFError):
+        return None
+
+
+def stream(seed: int, step: int) -> int:
+    """The seed of torch's random numbers in one training step, of which a CPU takes the lowest 32 bits.
+
+    Seeds below 4,096 leave 20 bits to the step. From there on both are hashed to 63 bits; bit 19 is set, so that they
+    share the random numbers of no smaller seed's first 524,288 steps.
+    """
+    if seed < 2**12:
+        return seed << 20 | step
+    hashed = hashlib.sha256(f"{seed} {step}".encode()).digest()
+    return int.from_bytes(hashed[:8]) >> 1 | 1 << 19

@@ -1,0 +1,58 @@
+"""One line that says where a training stands; in a log file a new one every half minute."""
+
+import sys
+import time
+from typing import Self, TextIO
+
+from abc_nb.training.fit import Progress
+
+REDRAWN, LOGGED = 0.2, 30.0  # seconds from one line to the next, on a terminal and elsewhere
+
+
+class Status:
+    """Given the progress of a training again and again, says it on standard error; `name` is that of its model."""
+
+    def __init__(self, name: str, stream: TextIO | None = None, terminal: bool | None = None) -> None:
+        self.name, self.stream = name, stream or sys.stderr
+        self.terminal = self.stream.isatty() if terminal is None else terminal
+        self.shown = time.monotonic()  # when there was a line last
+        self.stage: object = None  # what goes on, with the time and the count at its begin
+        self.begin, self.first = self.shown, 0
+
+    def __call__(self, progress: Progress) -> None:
+        """Show the progress, unless a line was shown just now."""
+        now, trying = time.monotonic(), progress.tried < progress.contexts
+        count = progress.tried if trying else progress.step
+        if (progress.round, trying) != self.stage:
+            self.stage, self.begin, self.first = (progress.round, trying), now, count
+        if now - self.shown < (REDRAWN if self.terminal else LOGGED):
+            return
+        self.shown, done = now, count - self.first
+        left = (progress.contexts if trying else progress.end) - count
+        text = f"{self.name}: {in_words(progress)}" + (about((now - self.begin) / done * left) if done else "")
+        self.stream.write(f"\r{text}\x1b[K" if self.terminal else f"{text}\n")
+        self.stream.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Leave a terminal's line empty for what comes next."""
+        if self.terminal:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
+
+
+def in_words(progress: Progress) -> str:
+    """Which round it is, if it is one of practice, and how many steps are done or contexts are tried."""
+    words = f"practice, round {progress.round}: " if progress.round else ""
+    if progress.tried < progress.contexts:
+        return f"{words}{progress.tried:,} of {progress.contexts:,} contexts tried"
+    words += f"step {progress.step:,} of {progress.end:,} at most"
+    accuracy = progress.history[-1].get("accuracy") if progress.history else None
+    return words if accuracy is None else f"{words}, validation {accuracy:.1%}"
+
+
+def about(seconds: float) -> str:
+    """A time in words: seconds up to two minutes, then minutes."""
+    return f", about {seconds:.0f} s left" if seconds < 120 else f", about {seconds / 60:.0f} min left"
