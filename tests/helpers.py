@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
-from abc_nb.runs.run import TABLES, Run
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -23,6 +22,7 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.spans import VOCABULARY
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
+from abc_nb.runs.store import TABLES, Run
 from abc_nb.specs.experiment import Name
 from abc_nb.specs.spec import Spec, spec
 from abc_nb.training.evaluation import exact_match, wilson

@@ -77,7 +77,7 @@ class TrainingConfig:
         for field in fields(self):
             value, counted = getattr(self, field.name), field.type is int
             least = 0 if field.name in ("warmup", "again") else 1
-            if not isinstance(value, str) and not (value >= least if counted else 0 < value < math.inf):
+            if not isinstance(value, str | bool) and not (value >= least if counted else 0 < value < math.inf):
                 wanted = f"{least} or more" if counted else "a positive number"
                 raise InputError(f"a training cannot have {field.name}={value}: give {wanted}")
 
