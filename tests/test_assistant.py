@@ -21,7 +21,6 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.certificates.practice import Practised
 from abc_nb.common.errors import InputError
 from abc_nb.hf import practice
-from abc_nb.hf.certificates import Certificate
 from abc_nb.hf.contexts import every_context
 from abc_nb.hf.practice import AnswersContexts, drawn, train_until_certified
 from abc_nb.language.mixture import Mixture
@@ -56,7 +55,7 @@ def new_path(*patterns: Pattern, depth: int = 2) -> Path:
 
 
 @lru_cache
-def trained() -> tuple[Path, Practised[Certificate]]:
+def trained() -> tuple[Path, Practised]:
     path = new_path(PARITY)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(practice, "BATCH", 64)
