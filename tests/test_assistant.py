@@ -70,7 +70,7 @@ def test_a_context_gives_the_logits_that_the_whole_problem_gives(a: str, b: str)
     path = new_path(ADDITION)
     text, lengths = ADDITION.problem([a, b]) + ADDITION.answer([a, b]), (len(a), len(b))
     layout = ADDITION.layout(lengths)
-    mask = dense_bias(path.bias.of(ADDITION), layout, 0, 8)[None, :, : len(text), : len(text)]
+    mask = dense_bias(path.bias.lines_of(ADDITION), layout, 0, 8)[None, :, : len(text), : len(text)]
     characters = torch.tensor([path.characters.index(character) for character in text])
     with torch.inference_mode():
         whole = path.layers(
