@@ -106,7 +106,7 @@ def answer_lines(answer: Callable[[str], str]) -> int:
     status = 0
     for number, line in enumerate(sys.stdin, 1):
         try:
-            print(answer(line.rstrip("\n")), flush=True)
+            print(answer(line.rstrip("\r\n")), flush=True)
         except InputError as error:
             print(flush=True)
             if line.strip():

@@ -176,7 +176,7 @@ def test_answers_in_generated_text_are_the_path_s() -> None:
         others = (text + "x", "1" + text.replace(" ", ""), text.replace("905", "9.05"), text.replace("+", "-"))
         assert {calculator.next_digit(other) for other in others} == {None}
     assert calculator.next_digit(f"Well, 905+1234567={wanted}") == ""
-    tokens = tokenizer(["1+1 905+1234567=", "And 905+1234567="], return_tensors="pt")
+    tokens = tokenizer(["(1) 905+1234567=", "And 905+1234567="], return_tensors="pt")
     for row in tokenizer.batch_decode(model.generate(**tokens, **PLAIN, logits_processor=[calculator])):
         written = row.partition("=")[2]
         assert written.startswith(wanted) and not written[len(wanted)].isdigit()
