@@ -16,7 +16,8 @@ from abc_nb.common.config import classes, from_data, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import PositionEncoding, Sinusoidal
 from abc_nb.problems.numbers import Numbers
-from abc_nb.problems.tasks import REGISTRY, Task
+from abc_nb.problems.library import REGISTRY
+from abc_nb.problems.tasks import Task
 from abc_nb.specs import models
 from abc_nb.specs.experiment import Name
 from abc_nb.specs.models import models_of, register
