@@ -52,6 +52,15 @@ BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors
     f"{name}-both": scaffold(f"{BASIC[name].title}, both sides", BASIC[name].position, sides="both", tested=tested)
     for name, tested in {"window": "beyond", "window-cyclic": "far and many", "nope-window": "beyond"}.items()
 }
+PAIR = {  # cross-attention sees the digits of this place alone: of two numbers a pair, which slides by two (v4 C.4)
+    f"pair-{index}-unpractised": scaffold(f"Pair window, {title}", position, sides="none")
+    for index, title, position in (
+        ("none", "no positions", positions.NoPosition()),
+        ("mod3", "index modulo 3", positions.Sinusoidal(PERIOD)),
+        ("plain", "plain index", positions.Sinusoidal()),
+    )
+}
+PAIR |= all_practised(PAIR)
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {  # of w = 1 with all periods, and of T = 3 and none with all windows
     (w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T if w == W or t in (PERIOD, None)
@@ -214,7 +223,7 @@ SPARSE = {  # lines that determine the answer, where those that keep the plain m
 }
 SPARSE |= all_practised(SPARSE)
 MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | PERIODS | WINDOWS | SIZED | FACTORED | WIDER | MODERN
-MODELS |= WIDENED | PLACED | GRID | DECODER_ONLY | PRACTISED | SMALLEST | FORMATS | SPARSE
+MODELS |= WIDENED | PLACED | GRID | DECODER_ONLY | PRACTISED | SMALLEST | FORMATS | SPARSE | PAIR
 MODELS |= before_practice(MODELS)
 
 
