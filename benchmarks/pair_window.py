@@ -42,7 +42,9 @@ def described(contexts, shape, values, site):
     kept, words = contexts.step(site)[2], []
     for (kind, number, place), value in zip(shape.atoms, values.tolist(), strict=True):
         name = {"factor": "factor", "output": "out"}.get(kind) or "ab"[number]
-        words.append(name + ("" if kind == "factor" else f"[{kept[place] - site[1]}]") + f"={vocabulary(contexts)[value]}")
+        words.append(
+            name + ("" if kind == "factor" else f"[{kept[place] - site[1]}]") + f"={vocabulary(contexts)[value]}"
+        )
     return " ".join(words)
 
 
@@ -93,7 +95,12 @@ def study(task: str, index: str, seed: int) -> None:
     start = time.perf_counter()
     run = runner.ensure(own, seed)
     accuracy = run.evaluation().set_index("length").accuracy
-    print(own.name, seed, [round(float(accuracy[length]), 4) for length in LENGTHS], f"{time.perf_counter() - start:.0f} s")
+    print(
+        own.name,
+        seed,
+        [round(float(accuracy[length]), 4) for length in LENGTHS],
+        f"{time.perf_counter() - start:.0f} s",
+    )
     path = files.path_of(files.name_of(own.name, seed, own.profile))
     if index == "plain" or path.exists():  # an index without a period has no finite list of contexts
         return

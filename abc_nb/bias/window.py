@@ -17,10 +17,11 @@ Sides = Literal["none", "one", "both"]
 class Window(Bias):
     """Attention bias scaffolding (v4 section C.4): only a window of `w` is open.
 
-    Self-attention: the token itself and `w` before it. Cross-attention: the digits of this place and the `w` columns
-    to their right, as in the authors' code, or to either side, as in the text, or to no side: of two numbers then the pair of digits. The columns slide to the left by one
-    place at each step. At the first step the column to the right of the units holds the end token. In a decoder-only
-    model a token of the problem looks at itself alone, as under the identity encoder of the authors' code.
+    Self-attention: the token itself and `w` before it. Cross-attention: the digits of this place (of two numbers a
+    pair) and the `w` columns to their right, as in the authors' code, or to either side, or none beside them. The
+    columns slide to the left by one place at each step. At the first step the column to the right of the units holds
+    the end token. In a decoder-only model a token of the problem looks at itself alone, as under the identity encoder
+    of the authors' code.
     """
 
     w: int = 1
