@@ -102,7 +102,8 @@ LINES = Lines(
     2, (Line("cross", 0, 0, "antidiagonal", "operand 1", 0, 0.5), Line("self", 1, 1, "vertical", SOS, 0, 1.0))
 )
 BIASES = [
-    Causal(), ALiBi(), ALiBi(cross=True), PlacedALiBi(cross=True), RunningALiBi(), Near(1), Window(), Window(2, "both"), Window(1, "none"),
+    Causal(), ALiBi(), ALiBi(cross=True), PlacedALiBi(cross=True), RunningALiBi(), Near(1), Window(), Window(2, "both"),
+    Window(1, "none"),
     LINES, Lines.one_key_per_head(LAYOUT, 2, 2), Lines.by_head(LAYOUT, 2, 2), *SHUT,
 ]  # fmt: skip
 
