@@ -28,8 +28,8 @@ JOBS = [
         ("none", ("addition", "n-by-1")),
         ("none", ("successor", "parity")),
         ("mod3", ("addition", "n-by-1")),
-        ("mod3", ("successor", "parity")),
         ("plain", ("addition", "n-by-1")),
+        ("mod3", ("successor", "parity")),
         ("plain", ("successor", "parity")),
     )
     for seed, task in product(SEEDS, tasks)
