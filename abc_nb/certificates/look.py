@@ -51,7 +51,7 @@ def wrong_contexts(
     `count` is told how many there were in each block. A look that does not end early counts all that are wrong.
     """
     known = Look()
-    kept = looked_at(model, contexts, known, ((shape, block_of(own)) for shape, own in (first or {}).items()), enough)
+    kept = looked_at(model, contexts, known, ((shape, block_of(some)) for shape, some in (first or {}).items()), enough)
     if kept >= enough:
         return known
     every = ((shape, block) for shape in contexts.shapes for block in contexts.blocks(shape) if len(block))

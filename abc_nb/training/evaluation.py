@@ -67,11 +67,11 @@ def exact_match(model: Transformer, batch: Batch) -> Tensor:
     """Which problems are answered without a wrong token: booleans (batch,)."""
     hopeless, right = False, []  # after a part without a right one, first tokens alone, unless these are right
     for part in parts(batch):
-        found = correct_digits(model, part, FIRST if hopeless else None).all(1)
-        if hopeless and found.any():
-            found = correct_digits(model, part).all(1)
-        hopeless = not found.any()
-        right.append(found)
+        of_part = correct_digits(model, part, FIRST if hopeless else None).all(1)
+        if hopeless and of_part.any():
+            of_part = correct_digits(model, part).all(1)
+        hopeless = not of_part.any()
+        right.append(of_part)
     return torch.cat(right)
 
 
@@ -90,7 +90,10 @@ def evaluate(
 
 def tidy(name: str, seed: int, regime: str, counts: Iterable[tuple[int, int, int]]) -> pd.DataFrame:
     """Tidy rows from (length, samples, correct): accuracy is a fraction, `ci_low` to `ci_high` its interval."""
-    rows = [(name, seed, regime, *each, each[2] / each[1], *wilson(each[2], each[1])) for each in counts]
+    rows = [
+        (name, seed, regime, length, samples, correct, correct / samples, *wilson(correct, samples))
+        for length, samples, correct in counts
+    ]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
