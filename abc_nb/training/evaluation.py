@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from abc_nb.common.devices import device_of
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Record
 from abc_nb.model.transformer import Transformer
@@ -47,7 +48,7 @@ def evaluating(model: nn.Module) -> Iterator[torch.device]:
     model.eval()
     try:
         with torch.inference_mode():
-            yield next(model.parameters()).device
+            yield device_of(model)
     finally:
         for module, training in modes:
             module.training = training
