@@ -127,8 +127,8 @@ class Cells:
         return found
 
     def fitting(self, known: Mapping[Pattern, Relation], one: Relation, near: Sequence[Pattern | None]) -> np.ndarray:
-        """Which entries of a relation read cells that can be written, where these have the patterns `near`."""
-        fine, own = np.ones(len(one.allowed), bool), {key_of(self.rule, self.rule.reads[n]): n for n in one.read}
+        """Which entries of a relation read cells that can be written, where these have the patterns `near`, and write one."""
+        fine, own = one.written >= 0, {key_of(self.rule, self.rule.reads[n]): n for n in one.read}
         for (number, address), pattern in zip(self.cell_reads, near, strict=True):
             if pattern is None:
                 continue

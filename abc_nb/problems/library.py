@@ -163,7 +163,8 @@ def sum_of_many(base: int) -> Rule:
 
     def step(_: int, digit: Digits, above: Digits, before: Digits) -> tuple[Digits, int]:
         total = np.where(digit == EDGE, 0, digit) + np.where(above == EDGE, 0, above % base)
-        return total + np.where(before == EDGE, 0, before // base), _
+        total = total + np.where(before == EDGE, 0, before // base)
+        return np.where((digit == EDGE) & (total >= base), EDGE, total), _  # columns are enough for the sum
 
     plus, reads = base, (operand(0), cell(-1, 0), cell(0, -1))  # the first token after the digits
     cells = {"writes": with_carry(base, 2 * base), "wider": lambda rows: digit_count(rows, base)}

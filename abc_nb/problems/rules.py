@@ -17,7 +17,7 @@ import numpy as np
 from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS, Digits
 
-EDGE = -1  # what is read where nothing stands
+EDGE = -1  # what is read where nothing stands, and written where what is read together cannot occur
 OUTPUT = -1  # the number of the operand that a cell's address has
 Along = Literal["place", "row", "cell", "all"]
 Notation = Literal["number", "items", "symbols"]
@@ -77,7 +77,8 @@ class Rule:
 
     `step` is given the state and what is read, in the order of `reads`, each an array with a number for every sample:
     tokens of an operand, cells numbered from 0, EDGE where nothing stands, and the number that an operand along "all"
-    holds. It returns the token (a number in `alphabet`, or in `writes` where that is given) and the next state.
+    holds. It returns the token (a number in `alphabet`, or in `writes` where that is given) and the next state. In a
+    table it returns EDGE for what cannot be read together, since the table is wide enough: a certificate leaves it out.
     """
 
     name: str
@@ -181,6 +182,8 @@ class Rule:
                 for there in stands
             )
             cells[number] = self.step(self.start, *values)[0]
+        if (cells < 0).any():
+            raise InputError(f"{self.name} writes no token in a cell where it says that nothing can stand")
         return np.moveaxis(cells.reshape(rows, columns, samples), -1, 0)
 
 
