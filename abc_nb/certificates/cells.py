@@ -11,7 +11,7 @@ there is such a cell for each place beside it; that is asked of one place at a t
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -20,7 +20,7 @@ import numpy as np
 
 from abc_nb.problems.rules import EDGE, OUTPUT, Address, Rule, Where
 
-MOST = 2 * 10**7  # entries of a relation or of a table of what can stand together: of larger ones all count as possible
+ENTRIES, JOINED = 5 * 10**6, 2 * 10**7  # of a relation and of what is joined: in larger ones all count as possible
 Pattern = tuple[bool, ...]
 Offset = tuple[int, int]  # rows down and columns on, from where a token is written
 Key = tuple[int, ...]  # what is read, as seen from there: an operand's token by its offset, or a cell by rows, columns
@@ -47,7 +47,7 @@ class Relation:
         ]
         self.sizes = [int(alphabets[number].max()) + 1 for number in self.read]
         total = prod(len(alphabets[number]) for number in self.read)
-        self.known = total <= MOST
+        self.known = total <= ENTRIES
         self.values, self.allowed = np.empty((len(pattern), total * self.known), np.int16), np.zeros(0, bool)
         if not self.known:
             return
@@ -78,6 +78,7 @@ class Factor(NamedTuple):
 
 Together = tuple[Factor, ...]  # factors with one hidden cell in common, called `BESIDE`
 BESIDE = "beside"
+Tables = tuple[list[list[Hashable]], list[np.ndarray]]  # of what can stand together: variables, and booleans
 Situation = tuple[Together, ...]  # what holds at once; the first are those of cells that are shown
 
 
@@ -87,7 +88,7 @@ class Cells:
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
         self.reach = max(max(abs(at.rows), abs(at.columns)) for at in rule.reads)
-        self.of_pattern, self.tables = self.relations(), dict[Together, tuple[list[Hashable], list[np.ndarray]]]()
+        self.of_pattern, self.tables = self.relations(), dict[Together, Tables]()
 
     @lru_cache(maxsize=2**16)  # noqa: B019 (few of them)
     def written(self, given: tuple[bool, ...]) -> np.ndarray:
@@ -127,7 +128,7 @@ class Cells:
         return found
 
     def fitting(self, known: Mapping[Pattern, Relation], one: Relation, near: Sequence[Pattern | None]) -> np.ndarray:
-        """Which entries of a relation read cells that can be written, where these have the patterns `near`, and write one."""
+        """Which entries of a relation can be, where the cells that are read have the patterns `near`."""
         fine, own = one.written >= 0, {key_of(self.rule, self.rule.reads[n]): n for n in one.read}
         for (number, address), pattern in zip(self.cell_reads, near, strict=True):
             if pattern is None:
@@ -163,7 +164,7 @@ class Cells:
     def together(
         self, where: Where, at: Offset, shown: Mapping[Key, Hashable], factors: Mapping[Offset, Factor]
     ) -> Together:
-        """The factors of a hidden cell and of the shown ones that read it, with what only one of them reads left out."""
+        """The factors of a hidden cell and of the shown ones that read it, without what only one of them reads."""
         pattern, key = self.at(where, at), (OUTPUT, *at)
         assert pattern is not None
         chosen = [self.factor(at, pattern, key, shown)]
@@ -193,7 +194,7 @@ class Cells:
                 fine[rows] = beside if beside.ndim == 1 else beside.any(1)
         return fine
 
-    def joined(self, together: Together) -> tuple[list[list[Hashable]], list[np.ndarray]]:
+    def joined(self, together: Together) -> Tables:
         """Tables of what can stand together, each over some shown variables and, of a hidden cell, over that one last.
 
         Factors with a hidden variable in common are joined into one table, in which it can be anything.
@@ -207,7 +208,7 @@ class Cells:
         return known
 
 
-def join(variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]) -> tuple[list[list[Hashable]], list[np.ndarray]]:
+def join(variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]) -> Tables:
     """Tables over shown variables, which are numbers, with what is hidden summed out, and BESIDE as the last."""
     groups: list[list[int]] = []
     for number, own in enumerate(variables):
@@ -220,7 +221,7 @@ def join(variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]
         shown = [variable for variable in every if isinstance(variable, int)]
         last = [BESIDE] * (BESIDE in every)
         sizes = {v: size for n in group for v, size in zip(variables[n], tables[n].shape, strict=True)}
-        if prod(sizes[variable] for variable in (*shown, *last)) > MOST or all(tables[n].all() for n in group):
+        if prod(sizes[variable] for variable in (*shown, *last)) > JOINED or all(tables[n].all() for n in group):
             continue  # all is possible
         letters = {variable: number for number, variable in enumerate(every)}
         operands: list[object] = []

@@ -23,7 +23,7 @@ from abc_nb.problems.tasks import Task, Width
 
 # ("token", token, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place); of tables see `tables`
 Atom = tuple[str, int, int]
-# What digits a place can hold: all, all but zeros alone, or all of those operands that have a digit there, without these.
+# What digits a place can hold: all, all but zeros alone, or those of the operands that have one, without these.
 Kind = Literal["any", "lead"] | tuple[int, ...]
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
 Context = tuple[np.ndarray, int]  # the tokens at a shape's atoms, and the token that is right there

@@ -22,7 +22,6 @@ from dataclasses import replace
 from itertools import pairwise, product
 from typing import Self
 
-import numpy as np
 import torch
 
 from abc_nb.bias.lines import Lines

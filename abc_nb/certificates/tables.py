@@ -158,7 +158,7 @@ class TableContexts(Contexts):
         return layout.row - self.rule.wider(rows), rows
 
     def shape(self, site: Site) -> Shape:
-        (width, step), steps = site, self.steps(site[0])
+        step, steps = site[1], self.steps(site[0])
         where, root, needed = steps.where(step), steps.root(step), steps.needed(step)
         names = tuple(sorted(root.atoms | {atom for atom in needed if atom}))
         label = self.task.token(EOS) if where.end else None

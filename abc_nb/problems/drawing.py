@@ -7,9 +7,7 @@ from abc_nb.problems.notation import stack
 from abc_nb.problems.tasks import Task, Width, pair, single
 
 
-def training_operands(
-    task: Task, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator
-) -> list[Digits]:
+def training_operands(task: Task, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
     """Independent numbers of `pool`, all of which fit, or random tokens; of tables random numbers of the size."""
     rule = task.rule
     if rule.whole and rule.whole.draw:

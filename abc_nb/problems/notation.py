@@ -145,6 +145,9 @@ def of_table(rule: Rule, cells: np.ndarray) -> str:
 def side_by_side(operator: str, first: Sequence[str], second: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table as people write it: the first operand, and the rows below it, each behind a symbol of the second."""
     size, sign = max(len(name) for row in rows for name in (*row, "")), operator.replace("*", "x")
-    lines = [f"{sign} {symbol} | " + " ".join(f"{name:>{size}}" for name in row) for symbol, row in zip(second, rows, strict=False)]
+    lines = [
+        f"{sign} {symbol} | " + " ".join(f"{name:>{size}}" for name in row)
+        for symbol, row in zip(second, rows, strict=False)
+    ]
     head = " ".join(f"{symbol:>{size}}" for symbol in (*[""] * (len(rows[0]) - len(first)), *reversed(first)))
     return "\n".join([" " * len(f"{sign} 0 | ") + head, *lines])

@@ -101,7 +101,7 @@ class Pattern:
         return [*found.groups()]
 
     def answer(self, operands: Sequence[str]) -> str:
-        """The right answer as it follows the `=`, units first: more digits than the longest number if they are needed."""
+        """The right answer as it follows the `=`, units first: more digits than the longest number if needed."""
         places = self.answer_places([*map(len, operands)])
         longest = places - self.task.grows
         filled = [own if few else own.zfill(places) for own, few in zip(operands, self.few, strict=True)]
