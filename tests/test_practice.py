@@ -161,7 +161,7 @@ def test_a_context_of_a_training_table_is_found_again(base: int, more: tuple[Lin
     task = Task("n-by-n", base)
     sampler, rng = Sampler(task, width_count=3), np.random.default_rng(1)
     contexts = TableContexts(table_model(task, more=more).config, sampler)
-    batch = sampler.batch(task.draw(np.empty(0, np.int64), 1, sampler.widest, rng), sampler.widest)
+    batch = sampler.batch(sampler.draw(np.empty(0, np.int64), 1, sampler.widest, rng), sampler.widest)
     results = [of_context(contexts, batch, step) for step in range(batch.layout.target_length)]
     found = [(step, problem) for step, one in enumerate(results) for problem in problems_of(contexts, [one])]
     assert len(found) >= 0.9 * len(results)

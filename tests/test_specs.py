@@ -15,7 +15,8 @@ from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common.config import classes, from_data, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import PositionEncoding, Sinusoidal
-from abc_nb.problems.numbers import Numbers
+from abc_nb.problems.library import named
+from abc_nb.problems.rules import Rule
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs import studies
 from abc_nb.specs.models import models_of
@@ -54,12 +55,9 @@ def test_what_is_no_name_stands_for_nothing(text: str) -> None:
 def addition_mod() -> Iterator[str]:
     """A task whose name begins with that of another one."""
 
-    class AdditionModulo(Numbers, name="addition-mod"):
-        title, example, operator = "Addition, modulo", "12+34", "+"
-
-        def step(self, carry: Any, a: Any, b: Any) -> tuple[Any, Any]:
-            total = a + b + carry
-            return total % self.base, total // self.base
+    @named("addition-mod")
+    def addition_modulo(base: int) -> Rule:
+        return replace(REGISTRY["addition"].make(base), name="addition-mod", grows=0)
 
     yield "addition-mod"
     del REGISTRY["addition-mod"]
