@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 
 import numpy as np
@@ -24,7 +24,9 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.spans import END, Pattern, tokens_of
 from abc_nb.problems.tasks import Width
 
-Seen = dict[tuple[object, ...], set[int]]  # what a step sees, by how far away it stands; the tokens that are right there
+Seen = dict[
+    tuple[object, ...], set[int]
+]  # what a step sees, by how far away it stands; the tokens that are right there
 
 
 def every_operand(task: Task, places: Sequence[int]) -> list[np.ndarray]:
@@ -170,9 +172,8 @@ def test_contexts_of_tables_are_among_those_that_are_tried(
     known = {shape: {row for block in contexts.blocks(shape) for row in rows(block)} for shape in contexts.shapes}
     assert sum(map(len, known.values())) <= sum(contexts.counts.values())
     for width in widths:
-        operands = every_operand(task, task.operand_places(width))
-        if drawn:
-            operands = sampler.draw(np.empty(0, np.int64), drawn, width, rng)
+        some = partial(sampler.draw, np.empty(0, np.int64), drawn, width, rng)
+        operands = some() if drawn else every_operand(task, task.operand_places(width))
         batch = sampler.batch(operands, width)
         for step in range(batch.layout.target_length):
             shape, block = contexts.seen(batch, step)

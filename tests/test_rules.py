@@ -36,7 +36,11 @@ def test_a_readers_rule_is_taught_and_proven() -> None:
     rng = np.random.default_rng(0)
     first = rng.integers(2, size=40).tolist()
     assert taught.answer(problem_of(first, 30)) == "".join(map(str, life(110, first, 30)[-1]))
-    assert taught.answer("0001*000", trace=True).splitlines()[1:-1] == ["x 0 | 0 0 0 1", "x 0 | 0 0 1 1", "x 0 | 0 1 1 1"]
+    assert taught.answer("0001*000", trace=True).splitlines()[1:-1] == [
+        "x 0 | 0 0 0 1",
+        "x 0 | 0 0 1 1",
+        "x 0 | 0 1 1 1",
+    ]
 
 
 def problem_of(first: list[int], rows: int) -> str:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from helpers import array, integers
 from hypothesis import given
@@ -75,6 +74,8 @@ def test_a_row_is_the_running_sum(base: int, numbers: list[int]) -> None:
     table = task.cells(operands)[0]
     assert integers(table % base, base) == [sum(numbers[::-1][: row + 1]) for row in range(len(numbers))]
     assert task.width_of(operands) == (places, len(numbers))
+
+
 @given(st.lists(NUMBERS, min_size=1, max_size=12), st.integers(0, 2))
 def test_a_typed_sum_is_that_of_integers(numbers: list[int], zeros: int) -> None:
     task, problem = Task("sum-of-many"), "+".join(map(str, numbers))

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from abc_nb.common.config import from_data, to_data
 from abc_nb.common.errors import InputError
-from abc_nb.problems.layouts import Arrangement, Layout, Operand, unary
-from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.automaton import automaton_of, certified_automaton
 from abc_nb.problems.drawing import operands_of_length
+from abc_nb.problems.layouts import Arrangement, Layout, Operand, unary
+from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import REGISTRY, Task, Width
 
 BASES = st.integers(2, 16)
@@ -66,7 +66,11 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str]] = [
     (partial(Sampler, ADDITION, "natural"), ["tihgt"], "not possible as regime of a Sampler: choose one of tight"),
     (partial(Sampler, ADDITION, "natural", "tight"), [0], "width_count is 1 or more"),
     *(
-        (lambda name, base=base: certified_automaton(Task(name, base).rule), [name], "no certificate: what lower places")
+        (
+            lambda name, base=base: certified_automaton(Task(name, base).rule),
+            [name],
+            "no certificate: what lower places",
+        )
         for name, base in [
             ("n-by-3", 10),
             ("n-by-2", 11),

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -147,12 +147,9 @@ class Cells:
         """What must hold of the variables that are `shown` there, by key, and of the `cells` among them."""
         patterns = {offset: self.at(where, offset) for offset in cells}
         factors = {at: self.factor(at, pattern, cells[at], shown) for at, pattern in patterns.items() if pattern}
-        beside = {key[1:] for one in factors.values() for _, key in one.reads if self.is_hidden(key)}
+        beside = {hidden for one in factors.values() for _, key in one.reads if (hidden := hidden_cell(key))}
         alone = tuple((self.only(one, {*shown.values()}),) for one in factors.values())
         return (*alone, *(self.together(where, at, shown, factors) for at in sorted(beside)))
-
-    def is_hidden(self, key: Hashable) -> bool:
-        return isinstance(key, tuple) and len(key) == 3 and key[0] == OUTPUT
 
     def factor(self, at: Offset, pattern: Pattern, cell: Hashable, shown: Mapping[Key, Hashable]) -> Factor:
         keys = ((number, key_of(self.rule, address, at)) for number, address in enumerate(self.rule.reads))
@@ -208,6 +205,12 @@ class Cells:
         return known
 
 
+def hidden_cell(variable: Hashable) -> Offset | None:
+    """How far away the cell stands that a variable is, if it is one that is not shown."""
+    cell = isinstance(variable, tuple) and len(variable) == 3 and variable[0] == OUTPUT
+    return (variable[1], variable[2]) if cell and isinstance(variable, tuple) else None
+
+
 def join(variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]) -> Tables:
     """Tables over shown variables, which are numbers, with what is hidden summed out, and BESIDE as the last."""
     groups: list[list[int]] = []
@@ -224,10 +227,10 @@ def join(variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]
         if prod(sizes[variable] for variable in (*shown, *last)) > JOINED or all(tables[n].all() for n in group):
             continue  # all is possible
         letters = {variable: number for number, variable in enumerate(every)}
-        operands: list[object] = []
+        operands: list[Any] = []
         for number in group:
             operands += [tables[number].astype(np.float32), [letters[variable] for variable in variables[number]]]
         joined = np.einsum(*operands, [letters[variable] for variable in (*shown, *last)], optimize=True)
-        found.append(shown)
+        found.append([*shown])
         results.append(joined > 0)
     return found, results

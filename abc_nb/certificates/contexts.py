@@ -7,7 +7,7 @@ Outputs that follow the places of numbers or lists are in `places`, those that s
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -95,7 +95,7 @@ class Shape:
     atoms: tuple[Atom, ...]  # all that a context gives a value to
     label: int | None  # the right token where it is the same in every context
     places: tuple[Place, ...] = ()  # from the units up, of outputs that follow places
-    case: tuple[Hashable, ...] = ()  # of tables: what else decides which tokens can stand there, and which is right
+    case: tuple[Any, ...] = ()  # of tables: what else decides which tokens can stand there, and which is right
 
 
 Wrong = Sequence[tuple[Shape, Context]]  # contexts that a model gets wrong

@@ -151,7 +151,7 @@ def spans_in(text: str, patterns: Sequence[Pattern]) -> list[ProblemSpan]:
         start, after, pattern = match.start(), match.end(), of_group[(match.lastindex or 0) - 1]
         lengths = tuple(len(number) for number in match.groups() if number is not None)
         rest = text[after : after + pattern.answer_places(lengths)]
-        answer = len(rest) - len(rest.lstrip(pattern.task.digits))
+        answer = len(rest) - len(rest.lstrip("".join(pattern.task.digits)))
         found.append(ProblemSpan(pattern, start, lengths, after - 1 - start, answer))
         at = after + answer
     if match := begun.search(text, at):
