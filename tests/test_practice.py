@@ -204,7 +204,7 @@ def test_a_context_of_a_training_table_is_found_again(base: int, more: tuple[Lin
     sampler, rng = Sampler(task, width_count=3), np.random.default_rng(1)
     model = table_model(task, more=more)
     contexts = TableContexts(model.config, sampler)
-    batch = sampler.batch(task.draw(np.empty(0, np.int64), 1, sampler.widest, rng), sampler.widest)
+    batch = sampler.batch(sampler.draw(np.empty(0, np.int64), 1, sampler.widest, rng), sampler.widest)
     seen = [contexts.seen(batch, step) for step in range(batch.layout.target_length)]
     found = [
         (step, problem)

@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 
 from abc_nb.problems import digits as writing
 from abc_nb.problems import sampling
+from abc_nb.problems.drawing import operands_of_length
 from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tables import Tables
-from abc_nb.problems.library import REGISTRY
-from abc_nb.problems.tasks import Regime, Task
+from abc_nb.problems.tasks import REGISTRY, Regime, Task
 
 BASES = st.integers(2, 16)
 
 
 def drawn_for_test(task: Task, length: int, samples: int) -> list[np.ndarray]:
-    return task.test_operands(length, samples, task.width(length, "tight"), np.random.default_rng(5))
+    return operands_of_length(task, length, samples, task.width(length, "tight"), np.random.default_rng(5))
 
 
 def operands_of(batch: Batch, base: int) -> list[list[int]]:
@@ -102,7 +101,7 @@ def test_widths_of_training() -> None:
     assert Sampler(Task("direct-listops-nested")).widths == (1, 3, 5, 7, 9, 11, 13)
 
 
-@pytest.mark.parametrize("name", [name for name, kind in REGISTRY.items() if not issubclass(kind, Tables)])
+@pytest.mark.parametrize("name", [name for name in REGISTRY if not Task(name).table])
 def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fill(name: str) -> None:
     task = Task(name)
     sampler = Sampler(task, regime="padded")
@@ -111,7 +110,7 @@ def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fi
     assert tokens == min(task.training_width, whole.layout.target_length)
     assert torch.equal(cut.source, whole.source) and torch.equal(cut.target, whole.target[:, : tokens + 1])
     assert cut.layout.filled == task.training_width and whole.layout.filled is None
-    if task.can_pad:
+    if task.pads:
         for operand in cut.layout.operands:
             assert not cut.source[:, operand.columns[cut.layout.filled :].tolist()].any(), "zeros in front"
     if task.grows:

@@ -56,12 +56,9 @@ def test_what_is_no_name_stands_for_nothing(text: str) -> None:
 def addition_mod() -> Iterator[str]:
     """A task whose name begins with that of another one."""
 
-    class AdditionModulo(Numbers, name="addition-mod"):
-        title, example, operator = "Addition, modulo", "12+34", "+"
-
-        def step(self, carry: Any, a: Any, b: Any) -> tuple[Any, Any]:
-            total = a + b + carry
-            return total % self.base, total // self.base
+    @named("addition-mod")
+    def addition_modulo(base: int) -> Rule:
+        return replace(REGISTRY["addition"].make(base), name="addition-mod", grows=0)
 
     yield "addition-mod"
     del REGISTRY["addition-mod"]

@@ -16,7 +16,7 @@ from abc_nb.problems import notation
 from abc_nb.problems.automaton import automaton_of
 from abc_nb.problems.digits import Digits, digit_count
 from abc_nb.problems.layouts import EOS, SOS, SYMBOLS, Arrangement, Layout, Operand, binary_aligned, in_a_row
-from abc_nb.problems.library import REGISTRY
+from abc_nb.problems.library import REGISTRY as REGISTRY
 from abc_nb.problems.rules import OUTPUT, Rule
 
 Regime = Literal["tight", "padded", "padded-20", "unpadded"]
@@ -35,10 +35,10 @@ class Task:
 
     name: str
     base: int = 0  # 0: the task's usual one, which is 2 for Parity and 10 for most others
-    rule: Rule = field(default=None, repr=False, metadata={"stored": False})  # type: ignore[assignment]
+    given: Rule | None = field(default=None, repr=False, metadata={"stored": False})  # where it is not registered
 
     def __post_init__(self) -> None:
-        if self.rule is not None:
+        if self.given is not None:
             return
         family = REGISTRY.get(self.name) if isinstance(self.name, str) else None
         if family is None:
@@ -49,7 +49,10 @@ class Task:
             possible, title = " to ".join(map(str, sorted({bases[0], bases[-1]}))), made(self.name, bases[0]).title
             raise InputError(f"base {base} is not possible: {title} is written in base {possible}")
         object.__setattr__(self, "base", base)
-        object.__setattr__(self, "rule", made(self.name, base))
+
+    @cached_property
+    def rule(self) -> Rule:
+        return self.given or made(self.name, self.base)
 
     @classmethod
     def of(cls, rule: Rule) -> "Task":
@@ -57,8 +60,7 @@ class Task:
         return cls(rule.name, rule.base, rule)
 
     def __reduce__(self) -> "tuple[type[Task], tuple[object, ...]]":
-        known = self.name in REGISTRY and made(self.name, self.base) is self.rule
-        return type(self), (self.name, self.base) if known else (self.name, self.base, self.rule)
+        return type(self), (self.name, self.base, self.given)
 
     @property
     def bases(self) -> Sequence[int]:
@@ -76,6 +78,11 @@ class Task:
     @property
     def operator(self) -> str:
         return self.rule.sign
+
+    @property
+    def factor(self) -> int:
+        """Digits of an operand that has only a few, if there is one."""
+        return self.rule.factor
 
     @property
     def table(self) -> bool:
