@@ -82,7 +82,7 @@ class Training:
             self.resume(checkpoint)
         start, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
         self.model.train()
-        with torch.random.fork_rng([] if self.device.type == "cpu" else [self.device], device_type=self.device.type):
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             while self.progress.step < self.first + self.recipe.end(self.history):
                 loss = self.step()
                 self.progress.seconds = time.perf_counter() - start
