@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from abc_nb.certificates.contexts import Atom, Node, Token
 from abc_nb.certificates.few_keys import mixed
-from abc_nb.certificates.rounding import Rounding, Sizes, by_head
+from abc_nb.certificates.rounding import SLACK, Rounding, Sizes, by_head
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.layers import DecoderLayer, Layer
@@ -27,7 +27,7 @@ MANY = 4  # times as many states as contexts are too many to make keys and queri
 # None where PyTorch was built without it
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 T = TypeVar("T")
-Then = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+State = tuple[Tensor, Tensor]  # numbers (N, D) and errors (N,)
 Key = tuple[bytes, Node | Token]  # the bias of every head, and what stands at the key
 
 
@@ -45,17 +45,27 @@ class Keys:
     """The keys of one attention of a node."""
 
     table: Tensor  # of all that can be one: see `States.table`
-    errors: Tensor  # (R,): of the normed states that they are made of
+    moved: Tensor  # (R, 2): how far its key and its value can be off
     bias: Tensor  # (K, H)
-    norm: nn.Module  # the LayerNorm before them
     sizes: Sizes
+
+
+@dataclass(frozen=True)
+class Layered:
+    """A layer in two steps, each for some contexts of a block."""
+
+    first: Callable[[Tensor], tuple[State, State]]  # states after attention to outputs, and normed for what is next
+    rest: Callable[[State, State, Tensor], State]  # of both: the layer's states
+
+    def __call__(self, some: Tensor) -> State:
+        return self.rest(*self.first(some), some)
 
 
 class States:
     """Computes the states of contexts of one shape, in the arithmetic of the weights of `rules.model`.
 
     States of a part of a tree with at most `most` contexts of tokens below `base` are computed once for all blocks.
-    `below` computes the states that the root looks at, if another one does.
+    `below` computes the root's first step, its keys of the problem and all that these need, if another one does.
     """
 
     def __init__(
@@ -83,17 +93,14 @@ class States:
 
     def leads(self, root: Node, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """By how much the right token after the root's step leads, and what rounding leaves of that: some at a time."""
-        norm, head = self.model.decoder_norm, self.model.head
+        layer, norm, head = self.layer(root), self.model.decoder_norm, self.model.head
         assert isinstance(norm, nn.LayerNorm)
 
-        def lead(x: Tensor, error: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
-            (y, off), label = self.rules.normed(norm, x, error), right[some]
-            logits = product(head, y)
-            own = logits.gather(1, label[:, None])
-            other = logits.scatter(1, label[:, None], -torch.inf).amax(1, keepdim=True)
-            return (own - other)[:, 0], self.rules.left(head, norm, logits, label, off)
+        def lead(some: Tensor) -> tuple[Tensor, Tensor]:
+            normed, off = self.rules.normed(norm, *layer(some))
+            return self.rules.lead(head, norm, product(head, normed), right[some], off)
 
-        return self.layer(root, self.every, lead)
+        return in_threads(self.threads, lead, self.every.split(ROWS))
 
     def logits(self, root: Node) -> Tensor:
         """Logits (N, vocabulary) of the token after the root's step."""
@@ -118,15 +125,7 @@ class States:
         return found
 
     def part(self, root: Node | Token) -> Part:
-        make = self.computed if self.below is None else self.taken
-        return self.once(root, self.is_kept(root), lambda: make(root))
-
-    def taken(self, root: Node | Token) -> Part:
-        """What is computed below, in the arithmetic here."""
-        assert self.below is not None
-        part = self.below.part(root)
-        states = part.states.to(self.rules.weight)
-        return Part(states, self.rules.added(states, part.errors.to(states)), part.rows)
+        return self.once(root, self.is_kept(root), lambda: self.computed(root))
 
     def computed(self, root: Node | Token) -> Part:
         if isinstance(root, Token):
@@ -140,15 +139,15 @@ class States:
         return states.whole(root, states.every)
 
     def whole(self, node: Node, chosen: Tensor, rows: Tensor | None = None) -> Part:
-        states, errors = zip(*self.layer(node, chosen), strict=True)
-        return Part(torch.cat(states), torch.cat(errors), rows)
+        states, errors = map(torch.cat, zip(*in_threads(self.threads, self.layer(node), chosen.split(ROWS)), strict=True))
+        return Part(states, self.rules.worst(errors).expand(len(states)), rows)
 
     def embedded(self, token: Token) -> Part:
         """The whole vocabulary, embedded with the token's index."""
         every = torch.arange(self.model.embedding.num_embeddings, device=self.device)
         index = torch.tensor([token.index], device=self.device, dtype=self.rules.weight.dtype)
         states = self.model.embed(every[:, None], index)[:, 0]
-        return Part(states, self.rules.embedded(states, token.index))
+        return Part(states, self.rules.embedded(states, token.index).expand(len(states)))
 
     def rows(self, root: Node | Token) -> Tensor:
         """Which state of a part each context has: (N,)."""
@@ -183,43 +182,72 @@ class States:
 
     # ---- one layer
 
-    def layer(self, node: Node, chosen: Tensor, then: Then | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """What a decoder layer makes of the chosen contexts, (ROWS, D), and the errors: some at a time.
+    def layer(self, node: Node) -> Layered:
+        """A decoder layer for the contexts of a block."""
+        layer = self.model.decoder.layers[node.layer - 1]
+        norm, crossed = layer.forward_residual.norm, isinstance(layer, DecoderLayer)
+        first = self.first(node) if self.below is None else self.rounded(self.below.first(node))
+        keys = self.of_problem(node) if crossed else None
 
-        In a decoder-only model all keys are under one softmax. `then` makes something else of both and of the contexts.
-        """
+        def rest(state: State, normed: State, some: Tensor) -> State:
+            if crossed:
+                asked = product(layer.cross_attention.query, normed[0]), normed[1]
+                state = self.attend(layer.cross_attention, layer.cross_residual.norm, state, asked, keys, some)
+                normed = self.rules.normed(norm, *state)
+            return self.forward(layer, state, normed)
+
+        return Layered(first, rest)
+
+    def first(self, node: Node) -> Callable[[Tensor], tuple[State, State]]:
+        """A layer's first step; in a decoder-only model all keys are under one softmax."""
         layer, (before, at, kept) = self.model.decoder.layers[node.layer - 1], self.used(node.before)
-        norm, own, cross = layer.self_residual.norm, (*node.own, *node.cross), None
-        if isinstance(layer, DecoderLayer):
-            own, cross = node.own, self.keys(layer.cross_attention, node.cross, self.model.encoder_norm)
-        keys = self.keys(layer.self_attention, own, norm)
+        crossed = isinstance(layer, DecoderLayer)
+        norm, after = layer.self_residual.norm, layer.cross_residual.norm if crossed else layer.forward_residual.norm
+        keys = self.keys(layer.self_attention, node.own if crossed else (*node.own, *node.cross), norm)
         queries, errors = self.once((layer, node.before), kept, lambda: self.queries(layer, before))
 
-        def step(some: Tensor) -> tuple[Tensor, Tensor]:
+        def first(some: Tensor) -> tuple[State, State]:
             rows = at[some]
-            x, error, query = before.states.index_select(0, rows), before.errors[rows], queries.index_select(0, rows)
-            x, error = self.attend(layer.self_attention, norm, (x, error), (query, errors[rows]), keys, some)
-            if isinstance(layer, DecoderLayer):
-                inner, off = self.rules.normed(layer.cross_residual.norm, x, error)
-                asked = product(layer.cross_attention.query, inner), off
-                x, error = self.attend(layer.cross_attention, layer.cross_residual.norm, (x, error), asked, cross, some)
-            x, error = self.forward(layer, x, error)
-            return (x, error) if then is None else then(x, error, some)
+            state = before.states.index_select(0, rows), self.rules.of(before.errors, rows)
+            asked = queries.index_select(0, rows), self.rules.of(errors, rows)
+            state = self.attend(layer.self_attention, norm, state, asked, keys, some)
+            return state, self.rules.normed(after, *state)
 
-        return in_threads(self.threads, step, chosen.split(ROWS))
+        return first
 
-    def queries(self, layer: DecoderLayer | Layer, part: Part) -> tuple[Tensor, Tensor]:
+    def of_problem(self, node: Node) -> tuple[Keys, Tensor] | None:
+        """The keys of cross-attention."""
+        if self.below is None:
+            layer = self.model.decoder.layers[node.layer - 1]
+            return self.keys(layer.cross_attention, node.cross, self.model.encoder_norm)
+        seen = self.below.of_problem(node)
+        if seen is None:
+            return None
+        keys, rows = seen
+        table = keys.table.to(self.rules.weight)
+        moved = keys.moved.to(table) + self.rules.u * SLACK * (keys.sizes.key.norm() + keys.sizes.value)
+        return Keys(table, moved, keys.bias.to(table), keys.sizes.to(table)), rows
+
+    def rounded(self, step: Callable[[Tensor], tuple[State, State]]) -> Callable[[Tensor], tuple[State, State]]:
+        """The same step, in the arithmetic here."""
+
+        def rounded(states: Tensor, errors: Tensor) -> State:
+            near = states.to(self.rules.weight)
+            return near, self.rules.added(near, errors.to(near))
+
+        return lambda some: tuple(rounded(*state) for state in step(some))
+
+    def queries(self, layer: DecoderLayer | Layer, part: Part) -> State:
         normed, errors = self.rules.normed(layer.self_residual.norm, part.states, part.errors)
         return product(layer.self_attention.query, normed), errors
 
-    def forward(self, layer: DecoderLayer | Layer, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, layer: DecoderLayer | Layer, state: State, normed: State) -> State:
         """The feed-forward network with its residual."""
         (up, _, _, down), norm = layer.feed_forward, layer.forward_residual.norm
         assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
-        inner, off = self.rules.normed(norm, x, error)
-        hidden = product(up, inner, "relu")
-        x, off = x + product(down, hidden), self.rules.forward((up, down), norm, hidden, off)
-        return x, self.rules.added(x, error + off)
+        hidden = product(up, normed[0], "relu")
+        x, off = state[0] + product(down, hidden), self.rules.forward((up, down), norm, hidden, normed[1])
+        return x, self.rules.added(x, state[1] + off)
 
     def keys(self, attention: MultiHeadAttention, keys: Sequence[Key], norm: nn.Module) -> tuple[Keys, Tensor] | None:
         """The keys and values of normed states, and which of them each context has (N, K); None without any."""
@@ -245,18 +273,19 @@ class States:
         slots = torch.arange(len(parts), device=self.device).repeat_interleave(sizes)
 
         def some(chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            normed, off = self.rules.normed(norm, states[chosen], errors[chosen])
+            normed, off = self.rules.normed(norm, states[chosen], self.rules.of(errors, chosen))
+            moved = self.rules.of_keys(attention, norm, length, off)
             key, value = product(attention.key, normed), product(attention.value, normed)
             squares = by_head(torch.cat([key, value], 1).square(), 2 * heads)
             if several:
-                return torch.cat([key, value, squares], 1), off, squares.amax(0)
+                return torch.cat([key, value, squares], 1), moved, squares.amax(0)
             seen = opened[slots[chosen]].to(value).repeat_interleave(value.shape[1] // heads, 1)
-            return (value * seen) @ attention.out.weight.T, off, squares.amax(0)
+            return (value * seen) @ attention.out.weight.T, moved, squares.amax(0)
 
         made = in_threads(self.threads, some, torch.arange(len(states), device=self.device).split(ROWS))
-        table, errors, squares = (torch.cat([*own]) for own in zip(*made, strict=True))
-        known = Sizes.of(squares.view(-1, 2 * heads), bias, length)
-        return Keys(table, errors, bias, norm, known)
+        table, moved, squares = map(torch.cat, zip(*made, strict=True))
+        sizes = Sizes.of(squares.view(-1, 2 * heads), bias)
+        return Keys(table, self.rules.worst(moved).expand(len(table), 2), bias, sizes)
 
     def attend(
         self,
@@ -268,24 +297,22 @@ class States:
         chosen: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """States (chosen, D) with what attention of queries (chosen, D) adds to them; `norm` is before the queries."""
-        (x, error), (query, off) = state, asked
+        (x, error), (query, off), rules = state, asked, self.rules
         if seen is None:
             x = x + attention.out.bias
-            return x, self.rules.added(x, error)
-        (keys, rows), rules = seen, self.rules
-        rows = rows[chosen]
-        errors = keys.errors[rows]
-        by = rules.once(rules.attention, attention, norm, keys.norm, keys.sizes.length)
+            return x, rules.added(x, error)
+        keys, rows = seen[0], seen[1][chosen]
+        by, moved = rules.once(rules.attention, attention, norm), rules.of(keys.moved, rows)
         if keys.sizes.many.any():
-            means, spread, share, length = mixed(query, keys.table, rows, keys.bias)
-            moved = rules.of_means(by, keys.sizes, length, share, spread, (off, errors))
+            means, *known = mixed(query, keys.table, rows, keys.bias)
+            change = rules.of_means(by, keys.sizes, [rules.worst(each) for each in known], rules.worst(off), moved)
             x = x + product(attention.out, means)
         else:
             share = (keys.bias > -torch.inf).any(1).to(x)
-            moved = rules.of_values(by, keys.sizes, share[None], errors)
-            found = keys.table.index_select(0, rows.flatten()).unflatten(0, rows.shape).sum(1)
-            x = x + (found + attention.out.bias)
-        return x, rules.added(x, error + moved)
+            change = rules.of_values(by, keys.sizes, share[None], moved[..., 1])
+            added = keys.table.index_select(0, rows.flatten()).unflatten(0, rows.shape).sum(1)
+            x = x + (added + attention.out.bias)
+        return x, rules.added(x, error + change)
 
 
 def in_threads(threads: int, step: Callable[[Tensor], T], parts: Sequence[Tensor]) -> Iterator[T]:
