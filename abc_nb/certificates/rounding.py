@@ -18,6 +18,7 @@ u. So a bound for float32 holds for float64, too.
 Shapes: N states, K keys, H heads, d numbers a head, D = H d, V tokens.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.positions import Rotary
 from abc_nb.model.transformer import Transformer
@@ -38,6 +40,7 @@ MOST = 64  # roundings of a mean square, where a head has at most so many number
 # sine and the cosine of a rounded angle are off by FUNCTION each, so that the squares of both add up to 1 up to 23, and
 # products, sums and these move each of the two vectors by less than 5.
 ROTATED = 40
+LARGEST = 2.0**60  # a length whose square is still far from what float32 can hold
 STEADY = 1e-3  # no bound where a variance can be off by a larger part of itself
 
 
@@ -50,6 +53,7 @@ class Gain:
 
     error: Tensor
     own: Tensor
+    most: Tensor  # the length of the longest vector that it can give
 
     def __call__(self, error: Tensor) -> Tensor:
         return self.error * error + self.own
@@ -79,7 +83,7 @@ class Sizes:
     """How large keys and values of one attention are."""
 
     key: Tensor  # (H,): the length of the longest key
-    value: float  # the root of the sum, over heads, of the largest squared length of a value
+    value: Tensor  # (H,): that of the longest value
     bias: Tensor  # (H,): the largest bias of an open key
     many: Tensor  # (H,): 1 where more than one key is open, else 0
 
@@ -88,11 +92,7 @@ class Sizes:
         """From squared lengths of keys and values (R, 2 H), the largest ones among them, and the bias (K, H)."""
         key, value = squares.amax(0).chunk(2)
         finite, many = bias.masked_fill(bias.isinf(), 0.0).abs().amax(0), (~bias.isinf()).sum(0) > 1
-        return cls(key.sqrt() * SLACK, float(value.detach().sum().sqrt()) * SLACK, finite, many.to(key))
-
-    def to(self, like: Tensor) -> "Sizes":
-        """The same in another arithmetic."""
-        return Sizes(self.key.to(like), self.value, self.bias.to(like), self.many.to(like))
+        return cls(key.sqrt() * SLACK, value.sqrt() * SLACK, finite, many.to(key))
 
 
 class Rounding:
@@ -101,12 +101,19 @@ class Rounding:
     With a larger u, our own evaluation is as good as exact, and others are once E from it.
     """
 
+    one_by_one = True  # whether every state has its error
+
     def __init__(self, model: Transformer, u: float | None = None) -> None:
         self.model, self.weight, self.width = model, model.head.weight, model.config.width
         own = torch.finfo(self.weight.dtype).eps / 2
         self.u, self.times = u or own, 2 if u is None else 1
         self.turned = ROTATED if isinstance(model.config.position, Rotary) else 0
         self.known: dict[tuple[object, ...], Any] = {}
+
+    @property
+    def each(self) -> "Rounding":
+        """The rules for lower layers, of which there are fewer states."""
+        return self
 
     def gamma(self, terms: int) -> float:
         return terms * self.u / (1 - terms * self.u)
@@ -126,12 +133,13 @@ class Rounding:
         scale, shift = torch.ones(1).double(), torch.zeros(self.width).double()
         if isinstance(norm, nn.LayerNorm):
             scale, shift, length = norm.weight.double(), norm.bias.double(), self.width**0.5
-        error, own = [], []
+        error, own, most = [], [], []
         for part, plus in zip(weight.chunk(parts), bias.chunk(parts), strict=True):
             error.append(largest(part * scale))
             terms = largest((part * scale).abs()) * length + float((part.abs() @ shift.abs() + plus).detach().norm())
             own.append(self.gamma(self.width + 3) * terms * SLACK)
-        return Gain(self.weight.new_tensor(error), self.weight.new_tensor(own))
+            most.append(error[-1] * length + float((part.abs() @ shift.abs() + plus).detach().norm()) * SLACK)
+        return Gain(*map(self.weight.new_tensor, (error, own, most)))
 
     def plain(self, linear: nn.Linear) -> Plain:
         return Plain(largest(linear.weight), largest(linear.weight.abs()), float(linear.bias.detach().double().norm()))
@@ -158,6 +166,10 @@ class Rounding:
     def length(self, states: Tensor) -> Tensor:
         """The length of each state."""
         return states.norm(dim=-1)
+
+    def given(self, vectors: Tensor, gain: Gain) -> Tensor:
+        """The length of each vector that a map has given."""
+        return vectors.norm(dim=-1)
 
     def worst(self, numbers: Tensor) -> Tensor:
         """What stands for each state in the rules, which give more where it is larger."""
@@ -202,7 +214,7 @@ class Rounding:
         """
         first, down = self.once(self.gain, maps[0], norm, 0.0), self.once(self.plain, maps[1])
         whole = (self.once(self.both, *maps, norm) + down.error * first.error) / 2
-        length = self.length(hidden) + 2 * first(error)
+        length = self.given(hidden, first) + 2 * first(error)
         return whole * error + down.error * first.own + self.rounded(down, maps[1].in_features, length)
 
     def rounded(self, plain: Plain, terms: int, length: Tensor) -> Tensor:
@@ -221,7 +233,7 @@ class Rounding:
         by is at most the sum of share times the square of what a key's values move by.
         """
         keys = share.shape[1]
-        longest = sizes.value + moved.amax(1)
+        longest = sizes.value.norm() + moved.amax(1)
         means = (share * moved**2).sum(1).sqrt() + self.gamma(2 * keys + FUNCTION) * longest
         return by.out.error * means + self.rounded(by.out, self.width, longest + moved.amax(1))
 
@@ -273,15 +285,30 @@ class Rounding:
 class AtOnce(Rounding):
     """The same rules for the worst of all states that are computed together: (1, ...) in place of (N, ...).
 
-    That takes next to no time, and is enough where what they are computed from is nearly exact.
+    That takes next to no time, and is enough where what they are computed from is nearly exact: states of lower layers
+    have their rules one by one.
     """
+
+    one_by_one = False
+
+    @property
+    def each(self) -> Rounding:
+        return self.once(Rounding, self.model)
 
     def length(self, states: Tensor) -> Tensor:
         least, most = torch.aminmax(states)
         return torch.maximum(-least, most)[None] * states.shape[-1] ** 0.5
 
+    def given(self, vectors: Tensor, gain: Gain) -> Tensor:
+        return gain.most
+
     def worst(self, numbers: Tensor) -> Tensor:
         return numbers.amax(0, keepdim=True)
+
+    def seen(self, by: Attention, sizes: Sizes, slots: int) -> tuple[Tensor, Tensor, Tensor]:
+        """At most what `few_keys.mixed` gives beside means."""
+        most = torch.cat([sizes.key, sizes.value])[None], sizes.key.new_ones(1, slots), by.by_head.most[None]
+        return most
 
     def of(self, errors: Tensor, rows: Tensor) -> Tensor:
         return errors[rows[:1]]  # all of them are the same
@@ -296,6 +323,11 @@ class AtOnce(Rounding):
 
 class Exact(Rounding):
     """Rules of an arithmetic that does not round, where no bound is asked for: what is differentiated is the model."""
+
+    one_by_one = False
+
+    def seen(self, by: Attention, sizes: Sizes, slots: int) -> tuple[Tensor, ...]:
+        return ()
 
     def nothing(self, *given: Any, **named: Any) -> Any:
         return 0.0
@@ -320,6 +352,23 @@ class Exact(Rounding):
         return norm(x), error
 
 
+def check_finite(model: Transformer) -> None:
+    """InputError unless all weights are finite, and so small that nothing that is computed from them can overflow.
+
+    So no logit, softmax or sum is undefined, those included that a certificate does not look at: logits of one open key
+    alone, and a weight of zero times the value of a closed one. Norms of maps are at most those of their numbers.
+    """
+    norms = {name: float(tensor.detach().double().norm()) for name, tensor in model.state_dict().items()}
+    for name, norm in norms.items():
+        if not math.isfinite(norm):
+            raise InputError(f"no certificate: {name} has numbers that are not finite; train the model again")
+    most, root = max(norms.values()) + 1, model.config.width**0.5
+    normed, embedded = most * root + most, most * root + root
+    mapped = most * max(normed, embedded) + most  # queries, keys, values and hidden numbers
+    if max(mapped, embedded + 3 * len(model.decoder) * (most * mapped + most)) > LARGEST:
+        raise InputError("no certificate: weights are so large that products can overflow; train the model again")
+
+
 def lead(logits: Tensor, right: Tensor) -> Tensor:
     """The right logit minus the best other one: (N,)."""
     closed = logits.new_zeros(logits.shape[1], logits.shape[1]).fill_diagonal_(-torch.inf)
@@ -327,9 +376,12 @@ def lead(logits: Tensor, right: Tensor) -> Tensor:
 
 
 def by_head(numbers: Tensor, heads: int) -> Tensor:
-    """Sums over the numbers of each head: (..., D) to (..., H). A product of matrices is the fastest way."""
+    """Sums over the numbers of each head, (..., D) to (..., H), where the first ones of all heads come first.
+
+    A product of matrices is the fastest way.
+    """
     every = torch.eye(heads, dtype=numbers.dtype, device=numbers.device)
-    return numbers @ every.repeat_interleave(numbers.shape[-1] // heads, 0)
+    return numbers @ every.repeat(numbers.shape[-1] // heads, 1)
 
 
 def largest(matrix: Tensor) -> float:

@@ -9,10 +9,11 @@ Shapes: N contexts or distinct states, K keys, H heads, d numbers a head, D = H 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from abc_nb.certificates.contexts import Atom, Node, Token
@@ -23,10 +24,20 @@ from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.layers import DecoderLayer, Layer
 
 ROWS = 2**11  # contexts computed at once: what a processor's cache holds is fastest
+KEYS = "table", "squares", "moved", "bias"
 MANY = 4  # times as many states as contexts are too many to make keys and queries of all: that takes time and memory
 # None where PyTorch was built without it
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 T = TypeVar("T")
+
+
+class Map(NamedTuple):
+    """A linear map."""
+
+    weight: Tensor
+    bias: Tensor
+
+
 State = tuple[Tensor, Tensor]  # numbers (N, D) and errors (N,)
 Key = tuple[bytes, Node | Token]  # the bias of every head, and what stands at the key
 
@@ -45,9 +56,24 @@ class Keys:
     """The keys of one attention of a node."""
 
     table: Tensor  # of all that can be one: see `States.table`
-    moved: Tensor  # (R, 2): how far its key and its value can be off
+    squares: Tensor  # (R, 2 H): the squared lengths of its key and its value by head
+    moved: Tensor  # (R, 2): how far both can be off
     bias: Tensor  # (K, H)
-    sizes: Sizes
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The keys of one attention that the contexts of a block have."""
+
+    keys: Keys
+    rows: Tensor  # (N, K)
+    sizes: Sizes  # of those that some context has
+
+    @classmethod
+    def of(cls, keys: Keys, rows: Tensor) -> "Seen":
+        used = rows.new_zeros(len(keys.table), dtype=torch.bool)
+        used[rows.flatten()] = True
+        return cls(keys, rows, Sizes.of(keys.squares[used], keys.bias))
 
 
 @dataclass(frozen=True)
@@ -76,11 +102,12 @@ class States:
         most: float = 0,
         below: "States | None" = None,
         threads: int = 1,
+        kept: dict[object, Any] | None = None,
     ) -> None:
         self.rules, self.model, self.below = rules, rules.model, below
         self.atoms, self.base, self.most, self.threads = atoms, base, most, threads
         self.device = rules.weight.device
-        self.kept: dict[object, Any] = {}  # what is the same for all blocks
+        self.kept: dict[object, Any] = {} if kept is None else kept  # what is the same for all blocks
         self.own: dict[object, Any] = {}  # what is of this block
 
     def take(self, values: np.ndarray) -> Self:
@@ -104,7 +131,7 @@ class States:
 
     def logits(self, root: Node) -> Tensor:
         """Logits (N, vocabulary) of the token after the root's step."""
-        return self.model.head(self.model.decoder_norm(self.whole(root, self.every).states))
+        return self.model.head(self.model.decoder_norm(self.layer(root)(self.every)[0]))
 
     @property
     def every(self) -> Tensor:
@@ -130,17 +157,20 @@ class States:
     def computed(self, root: Node | Token) -> Part:
         if isinstance(root, Token):
             return self.embedded(root)
-        atoms = sorted(root.atoms)
-        if not self.is_kept(root):
+        atoms, rows = sorted(root.atoms), None
+        if self.is_kept(root):
+            values = np.arange(self.base ** len(atoms))[:, None] // self.base ** np.arange(len(atoms))[::-1] % self.base
+        else:
             first, rows = self.distinct(atoms)
-            return self.whole(root, torch.from_numpy(first).to(self.device), torch.from_numpy(rows).to(self.device))
-        every = np.arange(self.base ** len(atoms))[:, None] // self.base ** np.arange(len(atoms))[::-1] % self.base
-        states = type(self)(self.rules, atoms, self.base, self.most, threads=self.threads).take(every)
-        return states.whole(root, states.every)
-
-    def whole(self, node: Node, chosen: Tensor, rows: Tensor | None = None) -> Part:
-        states, errors = map(torch.cat, zip(*in_threads(self.threads, self.layer(node), chosen.split(ROWS)), strict=True))
-        return Part(states, self.rules.worst(errors).expand(len(states)), rows)
+            values = np.array([self.columns[atom][first] for atom in atoms], np.int64).reshape(-1, len(first)).T
+        part = type(self)(self.rules.each, atoms, self.base, self.most, threads=self.threads, kept=self.kept).take(
+            values
+        )
+        states, errors = map(
+            torch.cat, zip(*in_threads(part.threads, part.layer(root), part.every.split(ROWS)), strict=True)
+        )
+        errors = self.rules.worst(errors).expand(len(states))
+        return Part(states, errors, None if rows is None else torch.from_numpy(rows).to(self.device))
 
     def embedded(self, token: Token) -> Part:
         """The whole vocabulary, embedded with the token's index."""
@@ -182,6 +212,10 @@ class States:
 
     # ---- one layer
 
+    def turned(self, attention: MultiHeadAttention, name: str) -> Map:
+        """A map of an attention, to or from numbers of which the first ones of all heads come first."""
+        return self.rules.once(turned, getattr(attention, name), attention.heads, name == "out")
+
     def layer(self, node: Node) -> Layered:
         """A decoder layer for the contexts of a block."""
         layer = self.model.decoder.layers[node.layer - 1]
@@ -191,7 +225,7 @@ class States:
 
         def rest(state: State, normed: State, some: Tensor) -> State:
             if crossed:
-                asked = product(layer.cross_attention.query, normed[0]), normed[1]
+                asked = product(self.turned(layer.cross_attention, "query"), normed[0]), normed[1]
                 state = self.attend(layer.cross_attention, layer.cross_residual.norm, state, asked, keys, some)
                 normed = self.rules.normed(norm, *state)
             return self.forward(layer, state, normed)
@@ -215,7 +249,7 @@ class States:
 
         return first
 
-    def of_problem(self, node: Node) -> tuple[Keys, Tensor] | None:
+    def of_problem(self, node: Node) -> Seen | None:
         """The keys of cross-attention."""
         if self.below is None:
             layer = self.model.decoder.layers[node.layer - 1]
@@ -223,10 +257,9 @@ class States:
         seen = self.below.of_problem(node)
         if seen is None:
             return None
-        keys, rows = seen
-        table = keys.table.to(self.rules.weight)
-        moved = keys.moved.to(table) + self.rules.u * SLACK * (keys.sizes.key.norm() + keys.sizes.value)
-        return Keys(table, moved, keys.bias.to(table), keys.sizes.to(table)), rows
+        table, squares, moved, bias = (getattr(seen.keys, name).to(self.rules.weight) for name in KEYS)
+        moved = moved + self.rules.u * SLACK * squares.sum(1, keepdim=True).sqrt()
+        return Seen.of(Keys(table, squares, self.rules.worst(moved).expand(len(table), 2), bias), seen.rows)
 
     def rounded(self, step: Callable[[Tensor], tuple[State, State]]) -> Callable[[Tensor], tuple[State, State]]:
         """The same step, in the arithmetic here."""
@@ -239,7 +272,7 @@ class States:
 
     def queries(self, layer: DecoderLayer | Layer, part: Part) -> State:
         normed, errors = self.rules.normed(layer.self_residual.norm, part.states, part.errors)
-        return product(layer.self_attention.query, normed), errors
+        return product(self.turned(layer.self_attention, "query"), normed), errors.expand(len(normed))
 
     def forward(self, layer: DecoderLayer | Layer, state: State, normed: State) -> State:
         """The feed-forward network with its residual."""
@@ -249,15 +282,17 @@ class States:
         x, off = state[0] + product(down, hidden), self.rules.forward((up, down), norm, hidden, normed[1])
         return x, self.rules.added(x, state[1] + off)
 
-    def keys(self, attention: MultiHeadAttention, keys: Sequence[Key], norm: nn.Module) -> tuple[Keys, Tensor] | None:
+    def keys(self, attention: MultiHeadAttention, keys: Sequence[Key], norm: nn.Module) -> Seen | None:
         """The keys and values of normed states, and which of them each context has (N, K); None without any."""
         if not keys:
             return None
         bias = torch.tensor(np.stack([np.frombuffer(own, np.float32) for own, _ in keys]))
         parts, rows, kept = zip(*(self.used(root) for _, root in keys), strict=True)
-        found = self.once((attention, keys), all(kept), lambda: self.table(attention, parts, bias, norm))
+        if not (bias < torch.inf).all():
+            raise InputError("no certificate: the bias has a value that is neither finite nor minus infinity")
+        table = self.once((attention, keys), all(kept), lambda: self.table(attention, parts, bias, norm))
         starts = np.cumsum([0, *(len(part.states) for part in parts)]).tolist()
-        return found, torch.stack([own + start for own, start in zip(rows, starts, strict=False)], 1)
+        return Seen.of(table, torch.stack([row + start for row, start in zip(rows, starts, strict=False)], 1))
 
     def table(self, attention: MultiHeadAttention, parts: Sequence[Part], bias: Tensor, norm: nn.Module) -> Keys:
         """All that the keys can be: key, value and the squared lengths of both by head, (R, 2 D + 2 H).
@@ -275,17 +310,16 @@ class States:
         def some(chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             normed, off = self.rules.normed(norm, states[chosen], self.rules.of(errors, chosen))
             moved = self.rules.of_keys(attention, norm, length, off)
-            key, value = product(attention.key, normed), product(attention.value, normed)
-            squares = by_head(torch.cat([key, value], 1).square(), 2 * heads)
+            key, value = (product(self.turned(attention, name), normed) for name in ("key", "value"))
+            squares = torch.cat([by_head(x.square(), heads) for x in (key, value)], 1)
             if several:
-                return torch.cat([key, value, squares], 1), moved, squares.amax(0)
-            seen = opened[slots[chosen]].to(value).repeat_interleave(value.shape[1] // heads, 1)
-            return (value * seen) @ attention.out.weight.T, moved, squares.amax(0)
+                return torch.cat([key, value, squares], 1), squares, moved
+            seen = opened[slots[chosen]].to(value).repeat(1, value.shape[1] // heads)
+            return (value * seen) @ self.turned(attention, "out").weight.T, squares, moved
 
         made = in_threads(self.threads, some, torch.arange(len(states), device=self.device).split(ROWS))
-        table, moved, squares = map(torch.cat, zip(*made, strict=True))
-        sizes = Sizes.of(squares.view(-1, 2 * heads), bias)
-        return Keys(table, self.rules.worst(moved).expand(len(table), 2), bias, sizes)
+        table, squares, moved = map(torch.cat, zip(*made, strict=True))
+        return Keys(table, squares, self.rules.worst(moved).expand(len(table), 2), bias)
 
     def attend(
         self,
@@ -293,7 +327,7 @@ class States:
         norm: nn.Module,
         state: tuple[Tensor, Tensor],
         asked: tuple[Tensor, Tensor],
-        seen: tuple[Keys, Tensor] | None,
+        seen: Seen | None,
         chosen: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """States (chosen, D) with what attention of queries (chosen, D) adds to them; `norm` is before the queries."""
@@ -301,15 +335,16 @@ class States:
         if seen is None:
             x = x + attention.out.bias
             return x, rules.added(x, error)
-        keys, rows = seen[0], seen[1][chosen]
+        keys, sizes, rows = seen.keys, seen.sizes, seen.rows[chosen]
         by, moved = rules.once(rules.attention, attention, norm), rules.of(keys.moved, rows)
-        if keys.sizes.many.any():
-            means, *known = mixed(query, keys.table, rows, keys.bias)
-            change = rules.of_means(by, keys.sizes, [rules.worst(each) for each in known], rules.worst(off), moved)
-            x = x + product(attention.out, means)
+        if sizes.many.any():
+            means, seen_by = mixed(query, keys.table, rows, keys.bias, rules.one_by_one)
+            seen_by = seen_by or rules.seen(by, sizes, rows.shape[1])
+            change = rules.of_means(by, sizes, seen_by, rules.worst(off), moved)
+            x = x + product(self.turned(attention, "out"), means)
         else:
             share = (keys.bias > -torch.inf).any(1).to(x)
-            change = rules.of_values(by, keys.sizes, share[None], moved[..., 1])
+            change = rules.of_values(by, sizes, share[None], moved[..., 1])
             added = keys.table.index_select(0, rows.flatten()).unflatten(0, rows.shape).sum(1)
             x = x + (added + attention.out.bias)
         return x, rules.added(x, error + change)
@@ -324,10 +359,21 @@ def in_threads(threads: int, step: Callable[[Tensor], T], parts: Sequence[Tensor
             yield from pool.map(torch.inference_mode()(step), parts)
 
 
-def product(linear: nn.Linear, x: Tensor, then: Literal["none", "relu"] = "none") -> Tensor:
+def turned(linear: nn.Linear, heads: int, given: bool = False) -> Map:
+    """The same map where the first numbers of all heads come first; with `given` in what it is given, else in its own.
+
+    So all heads are computed together: see `few_keys`.
+    """
+    order = torch.arange(linear.out_features, device=linear.weight.device).view(heads, -1).T.flatten()
+    weight, bias = (linear.weight[:, order], linear.bias) if given else (linear.weight[order], linear.bias[order])
+    return Map(weight, bias)
+
+
+def product(linear: nn.Linear | Map, x: Tensor, then: Literal["none", "relu"] = "none") -> Tensor:
     """`linear(x)`, by oneDNN where no gradient is asked for: on some processors it is twice as fast in float32."""
-    weight, plain = linear.weight, type(linear) is nn.Linear and torch.is_inference_mode_enabled()
+    weight, plain = linear.weight, type(linear) in (nn.Linear, Map) and torch.is_inference_mode_enabled()
     if plain and ONEDNN is not None and weight.dtype == torch.float32 and weight.device.type == "cpu":
         made: Tensor = ONEDNN(x, weight, linear.bias, then, [], "")
         return made
-    return linear(x) if then == "none" else linear(x).relu_()
+    made = linear(x) if isinstance(linear, nn.Linear) else F.linear(x, weight, linear.bias)
+    return made if then == "none" else made.relu_()
