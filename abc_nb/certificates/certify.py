@@ -206,7 +206,7 @@ class Passes:
 
         if not self.needs_float64(shape, block):
             again(np.arange(count), self.single)
-            rest = np.flatnonzero(unclear(margin, left))
+            rest = np.flatnonzero(unclear(margin, left, KEPT))
             if len(rest) <= FEW * count:
                 again(rest, self.closer)
         rest = np.flatnonzero(unclear(margin, left))
@@ -296,6 +296,8 @@ class Alike:
             return block
         if len(codes) > 1:
             codes[:] = [np.sort(np.concatenate(codes))]
+        if not len(codes[0]):
+            return block
         asked = self.code(block)
         place = np.searchsorted(codes[0], asked).clip(max=len(codes[0]) - 1)
         return block.part(np.flatnonzero(codes[0][place] != asked))

@@ -1,12 +1,8 @@
 """Attention of many contexts to a few keys each, and what the bound on rounding needs to know of it.
 
-It is compiled from `few_keys.c` where a C compiler is there. That takes a fifteenth of PyTorch's processor time (2,048
+By `mix` of `model/attention.c` where a C compiler is there. That takes a fiftieth of PyTorch's processor time (2,048
 contexts, two keys, eight heads of eight numbers in float32). Both round within what `rounding` allows for.
 """
-
-import ctypes
-from functools import cache
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -15,8 +11,6 @@ from abc_nb.certificates.rounding import MOST, by_head
 from abc_nb.model import compiled
 from abc_nb.model.attention import softmax_or_zero
 
-SOURCE = Path(__file__).with_name("few_keys.c")
-REAL = {torch.float32: ("-DREAL=float", "-DINT=int32_t"), torch.float64: ("-DREAL=double", "-DINT=int64_t")}
 Mixed = tuple[Tensor, tuple[Tensor, ...]]
 
 
@@ -30,13 +24,17 @@ def mixed(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, more: bool =
     """
     (count, width), (slots, heads) = query.shape, bias.shape
     lost = 2 * torch.finfo(query.dtype).eps * MOST  # of a mean square, by rounding
-    mix = None if torch.is_grad_enabled() else kernels(query.device.type, query.dtype, width // heads, heads)
-    if mix is None:
+    plain = query.device.type == "cpu" and not torch.is_grad_enabled()
+    library = compiled.few_keys(width // heads, heads, query.dtype) if plain else None
+    if library is None:
         return by_torch(query, table, rows, bias, lost)
-    means, found = query.new_empty(count, width), [query.new_empty(count, n) for n in (2 * heads, slots, heads) if more]
-    given = [x.contiguous() for x in (query, table, rows, bias)]
-    mix.mix(*(x.data_ptr() for x in (*given, means, *found)), *[None] * (3 - len(found)), count, slots, lost)
-    return means, tuple(found)
+    if table.shape[1] != 2 * (width + heads) or rows.shape != (count, slots):
+        raise TypeError(f"a table {table.shape} and rows {rows.shape} do not fit queries {query.shape}")
+    given = [query, table.to(query), rows.long(), bias.to(query)]
+    means, known = query.new_empty(count, width), [query.new_empty(count, n) for n in (2 * heads, slots, heads) if more]
+    made = [means, *(known or [None] * 3)]
+    compiled.call(library, "mix", [*(x.contiguous() for x in given), *made], count, slots, lost)
+    return means, tuple(known)
 
 
 def by_torch(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, lost: float) -> Mixed:
@@ -49,14 +47,3 @@ def by_torch(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, lost: flo
     less = torch.cat([by_head(part.square(), heads) for part in means.chunk(2, 1)], 1)
     spread = ((squares - less).clamp_min(0) + lost * squares).sqrt()
     return means[:, width:], (spread, weights.amax(2), by_head(query.square(), heads).sqrt())
-
-
-@cache
-def kernels(device: str, dtype: torch.dtype, size: int, heads: int) -> ctypes.CDLL | None:
-    """The function of `few_keys.c` for a head size; None where it cannot be compiled."""
-    defined = f"-DSIZE={size}", f"-DHEADS={heads}", *REAL[dtype]
-    found = compiled.loaded(SOURCE, *defined) if device == "cpu" else None
-    if found is not None:
-        found.mix.argtypes = [ctypes.c_void_p] * 8 + [ctypes.c_int64] * 2 + [ctypes.c_double]
-        found.mix.restype = None
-    return found
