@@ -16,7 +16,7 @@ from abc_nb.bias.base import CLOSED
 from abc_nb.certificates import few_keys
 from abc_nb.certificates.certify import Passes, contexts_of
 from abc_nb.certificates.contexts import Block, Contexts, Shape
-from abc_nb.certificates.rounding import MOST, Rounding
+from abc_nb.certificates.rounding import MOST, AtOnce, Rounding
 from abc_nb.certificates.states import States
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -51,7 +51,11 @@ def some_contexts(contexts: Contexts, number: int, rows: int = 40) -> tuple[Shap
 
 def final(rules: Rounding, contexts: Contexts, shape: Shape, block: Block) -> tuple[Tensor, Tensor]:
     """The last states of contexts and their errors."""
-    states = States(rules, shape.atoms, contexts.task.base, 0).take(block.values)
+    return of_states(States(rules, shape.atoms, contexts.task.base, 0), shape, block)
+
+
+def of_states(states: States, shape: Shape, block: Block) -> tuple[Tensor, Tensor]:
+    states.take(block.values)
     with torch.inference_mode():
         x, error = states.layer(shape.root)(states.every)
     return x.double(), error.double().expand(len(x))
@@ -115,6 +119,9 @@ def test_every_evaluation_is_within_the_bound_of_float64(
     assert ((x - exact).norm(dim=1) <= error).all() and (error > 0).all()
     other, _ = final(Rounding(shuffled(model, np.random.default_rng(seed))), contexts, shape, block)
     assert not torch.equal(other, x) and ((other - exact).norm(dim=1) <= error).all()
+    below = States(AtOnce(double), shape.atoms, contexts.task.base, 0)
+    x, error = of_states(States(AtOnce(model), shape.atoms, contexts.task.base, 0, below), shape, block)
+    assert ((x - exact).norm(dim=1) <= error).all() and (error > 0).all()
     _, error = final(Rounding(double, U), contexts, shape, block)
     moved, _ = final(Rounding(disturbed(double, torch.Generator().manual_seed(seed)), U), contexts, shape, block)
     distance = (moved - exact).norm(dim=1)

@@ -29,7 +29,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tables import Tables
-from abc_nb.training.evaluation import evaluating
+from abc_nb.training.evaluation import evaluating, in_float64
 
 MOST = 2 * 10**9  # contexts: at a millionth of a second each they take half an hour
 KEPT = 0.5  # of a margin that rounding has to leave
@@ -188,8 +188,8 @@ class Passes:
     """
 
     def __init__(self, model: Transformer, contexts: Contexts, threads: int = 1) -> None:
-        model = deepcopy(model).cpu() if model.head.weight.device.type == "mps" else model  # which has no float64
-        double = deepcopy(model).double()
+        double = in_float64(model)
+        model = deepcopy(model).to(double.head.weight.device)
         self.contexts, self.threads, self.wide = contexts, threads, dict[Shape, bool]()
         self.plain, self.single, self.double = Exact(model), Rounding(model), Rounding(double)
         self.closer = Rounding(double, self.single.u)
