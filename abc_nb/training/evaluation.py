@@ -6,6 +6,7 @@ right it is the teacher's, and one wrong token makes both wrong. So accuracy nee
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from math import sqrt
 
 import pandas as pd
@@ -110,13 +111,21 @@ def greedy(model: Transformer, source: Tensor, layout: Layout, start: int) -> Te
         return torch.stack(output, dim=1)
 
 
+def in_float64(model: Transformer) -> Transformer:
+    """A copy that computes in float64, on a processor where the device has none."""
+    copied = deepcopy(model)
+    return (copied.cpu() if copied.head.weight.device.type == "mps" else copied).double()
+
+
 def answers(model: Transformer, sampler: Sampler, expressions: Iterable[str], trace: bool = False) -> Iterator[str]:
     """The answers to typed problems, in order, decoded greedily; zeros in front of a number are left out.
 
+    In float64, for which certificates hold: so every answer of a certified model is right.
     With `trace` the table comes first that the model wrote. InputError for a task without one, or for a problem that
     cannot be read or has too many digits for the model.
     """
-    task, device = sampler.task, model.head.weight.device
+    task, model = sampler.task, in_float64(model)
+    device = model.head.weight.device
     for expression in expressions:
         batch = sampler.typed_batch(expression, zeros=False)
         tokens = greedy(model, batch.source.to(device), batch.layout, task.token(SOS))[0].tolist()
