@@ -8,7 +8,8 @@ from torch import Tensor
 
 from abc_nb import InputError, certify_model
 from abc_nb.certificates import certify
-from abc_nb.certificates.certify import Passes, contexts_of, results_of, wrong_contexts
+from abc_nb.certificates.certify import Passes, contexts_of, results_of
+from abc_nb.certificates.look import wrong_contexts
 from abc_nb.certificates.certify import certify_model as certified
 from abc_nb.certificates.contexts import Block
 from abc_nb.certificates.rounding import check_finite
@@ -92,13 +93,14 @@ def test_a_quick_look_begins_with_what_was_wrong_and_stops_in_time() -> None:
     contexts = contexts_of(model, sampler)
     results = results_of(model, contexts)
     wrong = sum(result.wrong for result in results)
-    assert sum(result.wrong for result in wrong_contexts(model, contexts, enough=10**9)) == wrong > 200
-    assert len(wrong_contexts(model, contexts, enough=1)) == 1
-    known = [(result.shape, context) for result in results for context in result.examples[:2]]
-    found = wrong_contexts(model, contexts, known, enough=len(known))
-    assert sum(result.contexts for result in found) == len(known) == sum(result.wrong for result in found)
-    few = wrong_contexts(model, contexts, known[:1], enough=10**9)
-    assert sum(result.contexts for result in few) == sum(contexts.counts.values())
+    assert sum(wrong_contexts(model, contexts).wrong.values()) == wrong > 200
+    assert len(wrong_contexts(model, contexts, enough=1).wrong) == 1
+    known = {r.shape: {context[0].tobytes(): context for context in r.examples[:2]} for r in results if r.wrong}
+    enough, looked_at = sum(map(len, known.values())), list[int]()
+    look = wrong_contexts(model, contexts, known, enough, looked_at.append)
+    assert look.poor == known and not looked_at, "none but those that were given"
+    wrong_contexts(model, contexts, known, enough + 10**9, looked_at.append)
+    assert sum(looked_at) == sum(contexts.counts.values())
 
 
 def test_a_model_in_float64_has_positions_in_float64() -> None:

@@ -319,25 +319,3 @@ def unnamed(shape: Shape) -> tuple[object, ...]:
     names = {place: number for number, place in enumerate(places)}
     return shape.root.renamed(names), tuple(Token(atom, 0).renamed(names).atom for atom in shape.atoms)
 
-
-def wrong_contexts(model: Transformer, contexts: Contexts, first: Wrong = (), enough: int = WRONG) -> list[Result]:
-    """The results of a quick look, in float32 and without a bound: it stops where `enough` contexts are wrong.
-
-    It begins with those given, as those that were wrong or narrow before; all are tried if too few of these are wrong.
-    """
-    given: dict[Shape, list[Context]] = {}
-    for shape, context in first:
-        given.setdefault(shape, []).append(context)
-    some = ((shape, Block(*map(np.stack, zip(*known, strict=True)))) for shape, known in given.items())
-    every = ((shape, block) for shape in contexts.shapes for block in contexts.blocks(shape) if len(block))
-    passes = Passes(model, contexts, torch.get_num_threads())
-    with one_thread(), evaluating(model):
-        for blocks in (some, every):
-            results = dict[Shape, Result]()
-            for shape, block in blocks:
-                margin, left = passes.leads(shape, block, passes.plain)
-                result = results.setdefault(shape, Result(shape))
-                result.add(block, Leads(margin, left, np.zeros(len(block), bool)))
-                if sum(result.wrong for result in results.values()) >= enough:
-                    return [*results.values()]
-    return [*results.values()]
