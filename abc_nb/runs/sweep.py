@@ -12,10 +12,10 @@ import torch
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError, in_words
 from abc_nb.runs import runner
-from abc_nb.specs.spec import Spec
+from abc_nb.specs.experiment import Experiment
 from abc_nb.training.status import Status
 
-Job = tuple[Spec, int]  # an experiment and a seed
+Job = tuple[Experiment, int]  # an experiment and a seed
 PATIENCE = 10  # seconds for a scheduler to answer
 
 
@@ -60,12 +60,12 @@ def sweep(jobs: Sequence[Job], dask: str | None = None) -> list[str]:
     return failures
 
 
-def depth(experiment: Spec) -> int:
+def depth(experiment: Experiment) -> int:
     """How many trainings come before it."""
     return 1 + depth(experiment.parent) if experiment.parent else 0
 
 
-def attempt(experiment: Spec, seed: int, runs: str) -> tuple[str, str]:
+def attempt(experiment: Experiment, seed: int, runs: str) -> tuple[str, str]:
     """Make one run, in whatever process this is: its name, and a sentence if it failed."""
     os.environ["ABC_NB_RUNS"] = runs
     name = f"{experiment.name} seed {seed}"
