@@ -86,7 +86,7 @@ def test_shipped_runs_come_with_weights_only_if_asked_and_list_says_which_have_t
         with pytest.raises(InputError, match="was shipped without its weights: run `abc-nb train addition-vanilla"):
             shipped.model()
     _, line = output(capsys, "list", "addition-vanilla", *SMOKE).splitlines()
-    assert line.split()[4:] == ["0"] * (1 + bool(options))
+    assert line.partition("problems")[2].split() == ["0"] * (1 + bool(options))
 
 
 def test_evaluate_gives_the_share_that_is_right_with_its_interval(trained: None, capsys: Capture) -> None:
@@ -143,7 +143,7 @@ BAD = {  # commands, and what is said
     "compute addition-vanilla '1\n2+3'": "cannot read '1\\n2+3'",
     "compute addition-vanilla -5+3": "cannot read '-5+3': '-' is no digit",
     "compute addition-vanilla 1+2": "is not trained yet: run `abc-nb train addition-vanilla",
-    "compute language-abs 'no problem'": "there is no problem",
+    "compute language-abs 1+2+3=": "cannot read",
     "train addition-vanila": "did you mean addition-vanilla",
     "train addition-vanilla --profile huge": "choose one of smoke, quick, paper",
     "train addition-vanilla --set training.step=9": "one of steps, batch",
@@ -212,7 +212,6 @@ def test_an_option_that_cannot_be_obeyed_is_refused_by_every_command_for_every_k
 def test_options_that_a_kind_of_model_has_no_use_for_are_refused(capsys: Capture) -> None:
     for command, sentence in {
         "compute addition-abc 1+2 --text": "Addition shows no table: take N x N",
-        "certify language-text": "no certificate: the answers of this model look at all text before them",
         "certify addition-vanilla": "no certificate",
         "sweep language-* --profile smoke": "has no profile 'smoke'",
         "list language --profile smoke": "has no profile 'smoke'",
@@ -228,7 +227,6 @@ def test_a_language_model_is_evaluated_at_the_lengths_asked_for(capsys: Capture)
     assert rows.length.tolist() == [2, 9] * 4 and set(rows.samples) == {3} and set(rows.accuracy) == {1}
     kept = abc_nb.load("language-abs").evaluation()
     assert {*kept.task} == {*rows.task} and kept.accuracy.min() > 0.9
-    assert "no problems" in output(capsys, "evaluate", "language-text")
 
 
 def test_an_interruption_and_too_little_memory_are_a_sentence(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
