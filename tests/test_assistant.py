@@ -21,7 +21,6 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.certificates.practice import Practised
 from abc_nb.common.errors import InputError
 from abc_nb.hf import practice
-from abc_nb.hf.certificates import Certificate
 from abc_nb.hf.contexts import every_context
 from abc_nb.hf.practice import AnswersContexts, drawn, train_until_certified
 from abc_nb.language.mixture import Mixture
@@ -56,7 +55,7 @@ def new_path(*patterns: Pattern, depth: int = 2) -> Path:
 
 
 @lru_cache
-def trained() -> tuple[Path, Practised[Certificate]]:
+def trained() -> tuple[Path, Practised]:
     path = new_path(PARITY)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(practice, "BATCH", 64)
@@ -70,7 +69,7 @@ def test_a_context_gives_the_logits_that_the_whole_problem_gives(a: str, b: str)
     path = new_path(ADDITION)
     text, lengths = ADDITION.problem([a, b]) + ADDITION.answer([a, b]), (len(a), len(b))
     layout = ADDITION.layout(lengths)
-    mask = dense_bias(path.bias.of(ADDITION), layout, 0, 8)[None, :, : len(text), : len(text)]
+    mask = dense_bias(path.bias.lines_of(ADDITION), layout, 0, 8)[None, :, : len(text), : len(text)]
     characters = torch.tensor([path.characters.index(character) for character in text])
     with torch.inference_mode():
         whole = path.layers(
@@ -177,7 +176,7 @@ def test_answers_in_generated_text_are_the_path_s() -> None:
         others = (text + "x", "1" + text.replace(" ", ""), text.replace("905", "9.05"), text.replace("+", "-"))
         assert {calculator.next_digit(other) for other in others} == {None}
     assert calculator.next_digit(f"Well, 905+1234567={wanted}") == ""
-    tokens = tokenizer(["1+1 905+1234567=", "And 905+1234567="], return_tensors="pt")
+    tokens = tokenizer(["(1) 905+1234567=", "And 905+1234567="], return_tensors="pt")
     for row in tokenizer.batch_decode(model.generate(**tokens, **PLAIN, logits_processor=[calculator])):
         written = row.partition("=")[2]
         assert written.startswith(wanted) and not written[len(wanted)].isdigit()

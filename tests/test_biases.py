@@ -22,7 +22,7 @@ from abc_nb.problems.tasks import Task
 
 WIDTHS, WINDOWS = st.integers(1, 20), st.integers(0, 4)
 LAYOUTS = layouts(WIDTHS)
-SIDES: st.SearchStrategy[Sides] = st.sampled_from(["one", "both"])
+SIDES: st.SearchStrategy[Sides] = st.sampled_from(["none", "one", "both"])
 INFINITY = float("inf")
 
 
@@ -58,10 +58,10 @@ def test_window_of_cross_attention_is_the_digits_of_the_place_and_w_beside(width
         (binary_natural(width, "+", width), [width, 2 * width + 1], 1),
         (binary_aligned(width, "+"), [2 * width], 2),
     ]
-    left = w if sides == "both" else 0
+    left, right = w if sides == "both" else 0, 0 if sides == "none" else w
     for layout, firsts, stride in cases:
         rows = [
-            {first - stride * i + side for first in firsts for side in range(-left, stride + w)}
+            {first - stride * i + side for first in firsts for side in range(-left, stride + right)}
             for i in range(width + 1)
         ]
         assert_open(Window(w, sides), layout, "cross", rows)
@@ -103,6 +103,7 @@ LINES = Lines(
 )
 BIASES = [
     Causal(), ALiBi(), ALiBi(cross=True), PlacedALiBi(cross=True), RunningALiBi(), Near(1), Window(), Window(2, "both"),
+    Window(1, "none"),
     LINES, Lines.one_key_per_head(LAYOUT, 2, 2), Lines.by_head(LAYOUT, 2, 2), *SHUT,
 ]  # fmt: skip
 

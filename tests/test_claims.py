@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_nb.analysis.calibration_study import CalibrationStudy
-from abc_nb.problems.tasks import REGISTRY
+from abc_nb.problems.library import REGISTRY
 from abc_nb.training.evaluation import TEST_SEED
 from audit import claims, ledger, measures
 from audit.claims import Count, Verdict

@@ -3,6 +3,9 @@
 import errno
 import json
 import os
+import resource
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +17,8 @@ import torch
 from abc_nb.bias import Causal, Window
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.calibration.calibrate import PAPER, Calibration
-from abc_nb.common import config, devices
-from abc_nb.common.errors import InputError
+from abc_nb.common import config, devices, paths
+from abc_nb.common.errors import InputError, in_words
 from abc_nb.common.files import replacement, write_bytes, write_text
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.training.recipe import TrainingConfig
@@ -86,6 +89,42 @@ def test_an_error_of_the_system_names_the_file_that_was_to_be_written(tmp_path: 
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *([str(temporary)] if known else []))
     assert caught.value.filename == str(path)
+
+
+def test_a_link_stays_and_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    old, link, pipe = write_text(tmp_path / "far" / "old.json", "old"), tmp_path / "link.json", tmp_path / "pipe"
+    link.symlink_to(old)
+    write_text(link, "new")
+    assert link.is_symlink() and old.read_text() == "new" and [*old.parent.iterdir()] == [old]
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path, Path("/dev/null")):
+        with pytest.raises(InputError, match="is no regular file"):
+            write_text(path, "new")
+    assert pipe.is_fifo() and {*tmp_path.iterdir()} == {old.parent, link, pipe}
+
+
+def test_weights_that_the_disk_has_no_room_for_are_an_error_of_the_system(tmp_path: Path) -> None:
+    path, limits = write_text(tmp_path / "weights.pt", "old"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="as on a full disk") as caught, replacement(path) as temporary:
+            torch.save({"weights": torch.zeros(10_000)}, temporary)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(path) in in_words(caught.value) and [*tmp_path.iterdir()] == [path] and path.read_text() == "old"
+
+
+def test_what_is_made_goes_to_the_checkout_that_one_works_in(tmp_path: Path) -> None:
+    """Also with the package of another, which is said; elsewhere it goes to the package's own."""
+    work = tmp_path / "clone" / "notebooks"
+    work.mkdir(parents=True)
+    command = [sys.executable, "-c", "from abc_nb.common import paths; print(paths.HOME, paths.NOTEBOOKS, paths.ROOT)"]
+    environment = {**os.environ, "PYTHONPATH": str(paths.ROOT)}
+    for name, home in (("other", paths.ROOT), ("abc-nb", tmp_path / "clone")):
+        (tmp_path / "clone" / "pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
+        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [str(home), str(home / "notebooks"), str(paths.ROOT)]
+        assert ("pip install -e" in done.stderr) == (name == "abc-nb")
 
 
 def test_an_error_about_another_file_keeps_its_name(tmp_path: Path) -> None:

@@ -166,14 +166,16 @@ def test_problems_of_a_text_are_found_or_refused_in_a_sentence() -> None:
         ("", "no text"),
         ("  ", "no text"),
         ("1+", "not finished"),
-        ("12", "not finished"),
         ("succ(1", "not finished"),
         ("1+2=3", "goes on behind its '='"),
         ("1+2==", "goes on behind its '='"),
         ("1+2=333", "goes on behind its '='"),
         ("1+2+3=", "nothing joined"),
         ("-1+2=", "nothing joined"),
-        ("1 + 2 = and 3+4=", "nothing joined"),
+        ("1 + 2+3 = and 3+4=", "cannot read '1 [+] 2[+]3='"),
+        ("7 * 12+34=", "nothing joined"),
+        ("1 000+234=", "nothing joined"),
+        ("20:4+5=", "nothing joined"),
         ("12*34=", "nothing joined"),
         ("café 1+2=", "'é' is unknown"),
         ("1×2=", "'×' is unknown"),
@@ -181,6 +183,18 @@ def test_problems_of_a_text_are_found_or_refused_in_a_sentence() -> None:
         with pytest.raises(InputError, match=words) as error:
             problems_of(PATTERNS, typed)
         assert "\n" not in str(error.value)
+
+
+def test_a_text_is_read_as_people_write_it() -> None:
+    """With spaces around signs, thousands separators, lines of another system, numbers that are no problem."""
+    for typed, read in (
+        ("12 + 34 = and 1,234+5=", "12+34= and 1234+5="),
+        ("we have 5 * 7", "we have 5*7="),
+        ("we have 5*7= here\r\n1. succ(9)=\r\n", "we have 5*7= here\n1. succ(9)=\n"),
+        ("we have 5*7= apples in 2024", "we have 5*7= apples in 2024"),
+    ):
+        text, spans = problems_of(PATTERNS, typed)
+        assert text == read and len(spans) == text.count("=")
 
 
 def test_a_text_is_answered_continued_or_refused() -> None:

@@ -21,7 +21,6 @@ from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.training.fit import Progress
 from abc_nb.training.recipe import TrainingConfig
 
 CONFIG = TrainingConfig(
@@ -93,9 +92,8 @@ def test_the_rate_falls_after_some_rounds(monkeypatch: pytest.MonkeyPatch) -> No
     model, sampler = damaged()
     rates = list[float]()
 
-    def nothing(model: Transformer, losses: object, recipe: TrainingConfig, *_: object, **__: object) -> Progress:
+    def nothing(model: Transformer, losses: object, recipe: TrainingConfig, *_: object, **__: object) -> None:
         rates.append(recipe.learning_rate / CONFIG.learning_rate)
-        return Progress(step=recipe.steps)
 
     monkeypatch.setattr(practice, "fit", nothing)
     practise(model, sampler, CONFIG, 0, 6)

@@ -16,7 +16,8 @@ from abc_nb.problems import sampling
 from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tables import Tables
-from abc_nb.problems.tasks import REGISTRY, Regime, Task
+from abc_nb.problems.library import REGISTRY
+from abc_nb.problems.tasks import Regime, Task
 
 BASES = st.integers(2, 16)
 

@@ -1,20 +1,26 @@
 """Problems in a text: found, masked and counted as their definition says, in whole rows and while a text grows."""
 
+import ast
 import random
 import re
+import sys
+import unicodedata
+from collections import Counter
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abc_nb import InputError, ModelConfig, Task, Transformer
 from abc_nb.bias.base import CLOSED
 from abc_nb.bias.spans import SpanLines, positions
-from abc_nb.language.mixture import draw, solved
+from abc_nb.language.mixture import Mixture, draw, piece, solved, write_in
+from abc_nb.language.mixture import texts as training_texts
 from abc_nb.model.positions import Rotary
-from abc_nb.problems.spans import VOCABULARY, Pattern, spans_in, tokens_of
+from abc_nb.problems.before import RELATIONS, ROOTS
+from abc_nb.problems.spans import VOCABULARY, Pattern, plainly, spans_in, tokens_of
 from abc_nb.training.writer import Writer, logits, rows_of
 
 HEADS, LAYERS = 5, 2
@@ -167,12 +173,114 @@ def test_an_answer_does_not_see_the_text(given: tuple[str, list[object]], patter
     torch.testing.assert_close(found, alone, atol=1e-5, rtol=1e-4)
 
 
-def test_a_number_is_no_part_of_something_longer() -> None:
-    for text in ("1+2+3=", "-1+2=", "2.5+3=", "1,000+5=", "x1+2=", "12*34=", "nosucc(1)=", "parity(12)=", "1 +2="):
-        assert not [span for span in spans_in(text, PATTERNS) if span.finished], text
+# ---- what is a problem, and what is a part of something longer
+
+NUMBERS = st.integers(0, 20_000)
+NAMES = {ast.Add: "addition", ast.Mult: "n-by-1"}
+
+
+@st.composite
+def expressions(draw_one: st.DrawFn, depth: int = 2) -> str:
+    """An expression of numbers in Python's signs, with spaces, brackets and thousands separators."""
+    if depth == 0 or draw_one(st.integers(0, 4)) == 0:
+        number = draw_one(NUMBERS)
+        written = draw_one(st.sampled_from([str(number), f"{number:_}", f"{number}.5", f"-{number}", f"~{number}"]))
+        return written if draw_one(st.integers(0, 3)) == 0 else str(number)
+    left, right = (draw_one(expressions(depth - 1)) for _ in range(2))
+    space, sign = (
+        draw_one(st.sampled_from(["", " "])),
+        draw_one(st.sampled_from(["+", "*", "-", "/", "//", "**", "%", "|"])),
+    )
+    found = f"{left}{space}{sign}{space}{right}"
+    return found if draw_one(st.integers(0, 4)) else f"({found})"
+
+
+@given(expressions(), st.sampled_from(["", "it is ", "is it (", "x = ", "1. ", "(a) ", "Step 4 - ", "first\n", "$"]))
+@settings(max_examples=500)
+def test_a_problem_is_a_whole_expression_as_python_reads_it(expression: str, before: str) -> None:
+    """Python's own parser says whether it is two numbers and one sign; then it is read, and otherwise nothing is."""
+    tree, wanted = ast.parse(expression, mode="eval").body, ""
+    if isinstance(tree, ast.BinOp) and type(tree.op) in NAMES and not expression.startswith("("):
+        sides = [side.value for side in (tree.left, tree.right) if isinstance(side, ast.Constant)]
+        if len(sides) == 2 and all(isinstance(side, int) for side in sides) and not set("_()") & set(expression):
+            fits = isinstance(tree.op, ast.Add) or sides[1] < 10
+            wanted = expression.replace(" ", "") + "=" if fits else ""
+    read = plainly(before + expression + "=", PATTERNS)
+    assert read == before + (wanted or expression + "=")
+    spans = spans_in(read, PATTERNS)
+    assert [(NAMES[type(tree.op)], len(before)) for _ in "1" * bool(wanted)] == [  # type: ignore[attr-defined]
+        (span.pattern.task.name, span.start) for span in spans if span.finished
+    ]
+
+
+def test_behind_a_number_no_sign_of_unicode_stands_before_a_problem() -> None:
+    """Neither `7 ∗ 12+34=` nor `7∗12+34=` holds a problem. Behind a word a sign with spaces is punctuation."""
+    spaces = [chr(code) for code in range(sys.maxunicode) if unicodedata.category(chr(code)) == "Zs"]
+    for sign in map(chr, range(128, sys.maxunicode)):
+        if unicodedata.category(sign) in ("Sm", "Pd", "Sk", "So", "Sc", "Nd", "Nl", "No"):
+            relation = sign in RELATIONS or "\u2190" <= sign <= "\u21ff"
+            for text in (f"7 {sign} 12+34=", f"7{sign}12+34=", f"7{sign} 12+34="):
+                assert relation or not spans_in(text, PATTERNS), text
+            if unicodedata.category(sign) in ("Sm", "Pd", "So") and sign not in ROOTS:
+                assert spans_in(f"so {sign} 12+34=", PATTERNS)
+    for space in spaces:
+        assert not spans_in(f"7{space}12+34=", PATTERNS) and spans_in(f"so{space}12+34=", PATTERNS)
+        assert plainly(f"so{space}12{space}+{space}34{space}=", PATTERNS) == f"so{space}12+34="
+
+
+LONGER = """2 × 60 + 20 =|$12 + $12 + 18 =|60 x 11 + 20 =|1+2+3=|-1+2=|2.5+3=|1,23+5=|x1+2=|12*34=|nosucc(1)=
+1 + 2+3=|20:4+5=|6×4+5=|√16+9=|so √ 16+9=|1 000+234=|7 * 12+34=|Compute 4 - 12+34=|x = - 12+34=|parity(12)=|5²+3=|½+3=
+12 plus 3+4=|(1+2)+3=|2(3+4=|100%3+4=|5!+3=|1e5 + 3+4=|20 : 4+5=|1.12+34=|3 * (2) 12+34=|2 * succ(9)=|1'000+5=|２+3+4="""
+
+
+@pytest.mark.parametrize("text", [*LONGER.replace("\n", "|").split("|"), "1 +\n2+3="])
+def test_a_part_of_something_longer_is_no_problem(text: str) -> None:
+    assert not [span for span in spans_in(text, PATTERNS) if span.finished]
+    assert plainly(text, PATTERNS) == text
+
+
+STARTS = """- |* |1. |1) |(1) |a) |Step 4 - |Step 4 – |Question 12: |12: |We had 3. |So (|"|x = |→ |a, |1, 2, |$|7+8=51 |
+5*7= |5*7=53;|so — |**Answer** |x + """
+
+
+@pytest.mark.parametrize("before", ["", "in 2024:\n", *STARTS.replace("\n", "").split("|")])
+def test_a_problem_may_stand_behind_a_mark_or_a_word(before: str) -> None:
+    last = [span for span in spans_in(before + "12+34=", PATTERNS) if span.finished][-1]
+    assert (last.start, last.lengths) == (len(before), (2, 2))
+
+
+def test_digits_behind_an_answer_are_text() -> None:
     first, second = spans_in("1+2=345+6=", PATTERNS)[0], spans_in("7+8=51+2=", PATTERNS)[0]
-    assert (first.answer, second.answer) == (2, 2)  # digits beyond what an answer can have are text
+    assert (first.answer, second.answer) == (2, 2)
     assert [span.finished for span in spans_in("1+2=3 12+", PATTERNS)] == [True, False]
+    assert len(spans_in("1+2=3 + 4+5=", PATTERNS)) == 1
+
+
+@pytest.mark.parametrize("part", ["7", "1+", "1 ", "(", "succ(", "- ", "1,111", "=1+1", "12 + "])
+def test_each_token_of_a_text_is_looked_at_a_few_times_however_long_it_is(part: str) -> None:
+    """Counted by what is asked of a text: no more than a fixed number of looks for each character."""
+
+    class Counting(str):
+        looks = 0
+
+        def __getitem__(self, key: object) -> str:
+            Counting.looks += 1
+            return super().__getitem__(key)  # type: ignore[index]
+
+    for length in (100, 1000):
+        Counting.looks, text = 0, Counting(part * length)
+        spans_in(text, PATTERNS)
+        assert Counting.looks <= 40 * len(text)
+
+
+def test_problems_are_found_in_whatever_text_they_were_written_into_for_training() -> None:
+    mixture = Mixture(PATTERNS)
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        problems = [mixture.problem(rng) for _ in range(10)]
+        text = write_in(piece(training_texts()[0], 1000, rng), problems, rng)
+        found = Counter(text[span.start : span.end] + ";" for span in spans_in(text, PATTERNS) if span.finished)
+        assert found.keys() >= {problem for problem in problems if problem in text}
 
 
 def test_patterns_that_cannot_be_found_again_are_refused() -> None:

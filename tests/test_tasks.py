@@ -17,7 +17,8 @@ from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Arrangement, Layout, Operand, unary
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tables import Tables
-from abc_nb.problems.tasks import REGISTRY, Task, Width
+from abc_nb.problems.library import REGISTRY
+from abc_nb.problems.tasks import Task, Width
 
 BASES = st.integers(2, 16)
 NUMBERS = st.integers(0, 10**40)

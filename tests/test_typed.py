@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_nb.common.errors import InputError
-from abc_nb.problems.tasks import REGISTRY, Task
+from abc_nb.problems.library import REGISTRY
+from abc_nb.problems.tasks import Task
 
 NUMBERS, BASES, ZEROS = st.integers(0, 10**70), st.integers(2, 16), st.integers(0, 5)
 SPACES = st.sampled_from(["", " ", "  "])

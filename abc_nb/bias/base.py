@@ -6,15 +6,17 @@ In self- and cross-attention row `i` is the query that predicts output token `i`
 decoder-only model has, row `i` is the token of the problem in column `i`. Minus infinity closes a key.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
+from abc_nb.problems.spans import Pattern, ProblemSpan, spans_in
 
 Attention = Literal["self", "cross", "source"]  # outputs to outputs, outputs to the problem, the problem to itself
 ENCODER_DECODER: tuple[Attention, ...] = ("self", "cross")  # the attentions of an encoder-decoder
@@ -66,7 +68,21 @@ def check_order(layout: Layout) -> None:
 
 @dataclass(frozen=True)
 class Bias:
-    """What every bias can be asked; this one adds nothing, and no token sees one that comes after it."""
+    """What every bias can be asked; this one adds nothing, and no token sees one that comes after it.
+
+    A bias of problems answers `open_keys` or `dense`, of a layout. One of text answers `rows`, of a row of text
+    in which its `patterns` were found; there a problem takes `period` positions.
+    """
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The forms of problems that it finds in a text."""
+        return ()
+
+    @property
+    def period(self) -> int:
+        """The positions that a problem takes in a text."""
+        return 1
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
         """The open keys, or None if a query's open keys are not few."""
@@ -86,6 +102,25 @@ class Bias:
             return torch.ones(1, query_count(layout, attention), key_count(layout, attention), dtype=torch.bool)
         return matrix > CLOSED
 
+    def spans(self, text: str) -> list[ProblemSpan]:
+        """The problems of a text that this bias is about."""
+        return spans_in(text, self.patterns)
+
+    def rows(self, spans: Sequence[ProblemSpan], layer: int, first: int, last: int) -> Tensor:
+        """What is added to the logits of the tokens `first` to `last` - 1 of a text: (heads or 1, last - first, last).
+
+        `spans` are the problems in the text. Raises InputError for a bias of problems alone.
+        """
+        raise InputError(f"{type(self).__name__} is no bias of text: it needs the layout of a problem")
+
+    def lines_of(self, pattern: Pattern) -> Any:
+        """The `Lines` of a pattern's problems in a text; InputError for a bias that has none."""
+        raise InputError(f"{type(self).__name__} is no bias of text: it knows no problems as {pattern.form}")
+
+    def same_as(self, layer: int) -> int:
+        """The first of the layers up to this one that follow each other and have the same bias in a text."""
+        return layer
+
 
 @lru_cache(maxsize=64)
 @torch.inference_mode(False)  # kept, and used in training later
@@ -94,6 +129,15 @@ def causal(length: int) -> Tensor:
     return torch.full((length, length), CLOSED).triu(1)[None]
 
 
+def causal_rows(first: int, last: int) -> Tensor:
+    """The same of the tokens `first` to `last` - 1 alone: (1, last - first, last)."""
+    later = torch.arange(last) > torch.arange(first, last)[:, None]
+    return torch.zeros(later.shape).masked_fill_(later, CLOSED)[None]
+
+
 @dataclass(frozen=True)
 class Causal(Bias):
-    """No bias beyond causality: no token sees one that comes after it."""
+    """No bias beyond causality: no token sees one that comes after it, neither in a problem nor in a text."""
+
+    def rows(self, spans: Sequence[ProblemSpan], layer: int, first: int, last: int) -> Tensor:
+        return causal_rows(first, last)

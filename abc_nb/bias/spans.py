@@ -12,13 +12,13 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys
+from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, causal_rows
 from abc_nb.bias.lines import OUTPUT, PROBLEM, Key, Line, Lines, keys_of, of_keys
 from abc_nb.bias.sequence import cyclic_positions, dense_bias, open_bias, token_count
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.spans import Pattern, ProblemSpan, spans_in
+from abc_nb.problems.spans import Pattern, ProblemSpan
 
 ITSELF: tuple[Key, ...] = (("source", "diagonal", PROBLEM, 0), ("self", "diagonal", OUTPUT, 0))
 DENSE = 64  # tokens of a problem up to which its matrix is kept
@@ -56,28 +56,19 @@ class SpanLines(Bias):
             lines.append(of_keys(dealt, ITSELF, heads, layers))
         return cls(heads, tuple(patterns), tuple(lines))
 
-    def spans(self, text: str) -> list[ProblemSpan]:
-        """The problems of a text that this bias is about."""
-        return spans_in(text, self.patterns)
-
-    def of(self, pattern: Pattern) -> Lines:
-        """The lines of a pattern."""
+    def lines_of(self, pattern: Pattern) -> Lines:
         return self.lines[self.patterns.index(pattern)]
 
     @lru_cache(maxsize=1024)  # noqa: B019 (a frozen value, and few of them)
-    def first(self, layer: int) -> int:
-        """The first of the layers that follow each other up to this one and have the same lines."""
-
+    def same_as(self, layer: int) -> int:
         def of(number: int) -> list[set[Line]]:
             return [{replace(line, layer=0) for line in own.lines if line.layer == number} for own in self.lines]
 
-        return self.first(layer - 1) if layer and of(layer - 1) == of(layer) else layer
+        return self.same_as(layer - 1) if layer and of(layer - 1) == of(layer) else layer
 
     @torch.inference_mode(False)
     def rows(self, spans: Sequence[ProblemSpan], layer: int, first: int, last: int) -> Tensor:
-        """What is added to the logits of the queries `first` to `last` - 1 of a row: (heads, last - first, last)."""
-        later = torch.arange(last) > torch.arange(first, last)[:, None]
-        found = torch.zeros(later.shape).masked_fill_(later, CLOSED).repeat(self.heads, 1, 1)
+        found = causal_rows(first, last).repeat(self.heads, 1, 1)
         for span in spans:
             begin, end = max(span.start, first), min(span.end, last)
             if begin >= end:
@@ -85,13 +76,13 @@ class SpanLines(Bias):
             part = found[:, begin - first : end - first].fill_(CLOSED)[:, :, span.start : span.end]
             if span.finished:
                 inside = slice(begin - span.start, end - span.start)
-                part.copy_(matrix_of(self.of(span.pattern), span.layout, layer, inside)[:, :, : part.shape[2]])
+                part.copy_(matrix_of(self.lines_of(span.pattern), span.layout, layer, inside)[:, :, : part.shape[2]])
             else:
                 part.diagonal(begin - span.start, 1, 2).zero_()
         return found
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
-        raise InputError("this bias is one of rows of text: of a problem alone, take the lines of its pattern")
+        raise InputError("this bias is of text: give its tokenizer, or take the lines of a pattern for a problem alone")
 
 
 small = lru_cache(1024)(dense_bias)

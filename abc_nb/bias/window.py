@@ -10,17 +10,18 @@ from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, causal, check_or
 from abc_nb.common.config import check_fields
 from abc_nb.problems.layouts import Layout
 
-Sides = Literal["one", "both"]
+Sides = Literal["none", "one", "both"]
 
 
 @dataclass(frozen=True)
 class Window(Bias):
     """Attention bias scaffolding (v4 section C.4): only a window of `w` is open.
 
-    Self-attention: the token itself and `w` before it. Cross-attention: the digits of this place and the `w` columns
-    to their right, as in the authors' code, or to either side, as in the text. The columns slide to the left by one
-    place at each step. At the first step the column to the right of the units holds the end token. In a decoder-only
-    model a token of the problem looks at itself alone, as under the identity encoder of the authors' code.
+    Self-attention: the token itself and `w` before it. Cross-attention: the digits of this place (of two numbers a
+    pair) and the `w` columns to their right, as in the authors' code, or to either side, or none beside them. The
+    columns slide to the left by one place at each step. At the first step the column to the right of the units holds
+    the end token. In a decoder-only model a token of the problem looks at itself alone, as under the identity encoder
+    of the authors' code.
     """
 
     w: int = 1
@@ -37,7 +38,8 @@ class Window(Bias):
             index, keys = step - torch.arange(self.w + 1), layout.target_length
         else:
             check_order(layout)
-            beside = range(-self.w if self.sides == "both" else 0, self.w + 1)
+            left, right = {"none": (0, 0), "one": (0, self.w), "both": (self.w, self.w)}[self.sides]
+            beside = range(-left, right + 1)
             first = torch.tensor(sorted({operand.last + side for operand in layout.operands for side in beside}))
             index, keys = first - layout.operands[-1].stride * step, layout.source_length
         inside = (index >= 0) & (index < keys)

@@ -17,8 +17,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -50,38 +49,24 @@ AT_ONCE = 64  # contexts without a problem that a step practises, all of one sha
 # ---- the rounds, of any kind of model
 
 
-class Proven(Protocol):
-    """A certificate of any kind."""
-
-    @property
-    def certified(self) -> bool: ...
-
-    @property
-    def contexts(self) -> int: ...
-
-    @property
-    def wrong(self) -> int: ...
-
-
-C = TypeVar("C", bound=Proven, covariant=True)
-Count = Callable[[int, int], None]  # is told how many contexts were looked at, and how many there are
-
-
-class Trial(Protocol[C]):
+class Trial(Protocol):
     """What can be tried of a model: all its contexts."""
 
-    def look(self, enough: float, count: Count) -> int:
-        """How many contexts are wrong, of those looked at until `enough` were; it keeps those to practise."""
+    def look(self, enough: float, count: Callable[[int, int], None]) -> int:
+        """How many contexts are wrong, of those looked at until `enough` were; it keeps those to practise.
 
-    def certificates(self) -> tuple[C, ...]:
+        `count` is told how many contexts were looked at, of how many.
+        """
+
+    def certificates(self) -> tuple[Any, ...]:
         """Try all contexts, with what a proof needs."""
 
 
 @dataclass(frozen=True)
-class Practised(Generic[C]):
+class Practised:
     """What practice did to a model."""
 
-    certificates: tuple[C, ...]
+    certificates: tuple[Any, ...]  # those of the model's kind, as `Certificate`
     wrong: list[int]  # contexts: all before practice; then those that the look after each round came to
     progress: Progress  # over all rounds, with the seconds of looks and certificates
     alone: int = 0  # contexts that were practised without a problem
@@ -100,53 +85,34 @@ class Practised(Generic[C]):
 
 def until_certified(
     model: nn.Module,
-    trial: Trial[C],
-    fit_round: Callable[[int, Report], Progress],
+    trial: Trial,
+    fit_round: Callable[[Progress], object],
     rounds: int,
+    progress: Progress,
     report: Report | None = None,
-    progress: Progress | None = None,
-) -> Practised[C]:
+) -> Practised:
     """Round the weights, and train on what is wrong, at most so many rounds, until all certificates hold.
 
-    `fit_round` trains one round, of which it is given the number, from 1 on. `progress` is that before the first.
+    `progress` is that before the first round; `fit_round` trains a round and goes on with it.
     """
-    progress, wrong = progress or Progress(), list[int]()
-    start = time.perf_counter() - progress.seconds
-    show = report or (lambda _: None)
+    start, wrong = time.perf_counter() - progress.seconds, list[int]()
+
+    def count(tried: int, contexts: int) -> None:
+        progress.tried, progress.contexts, progress.seconds = tried, contexts, time.perf_counter() - start
+        if report is not None:
+            report(progress)
+
     while True:
         round_weights(model)
-        state = replace(progress, round=len(wrong))
-        enough = ENOUGH if wrong else math.inf
-        wrong.append(trial.look(enough, partial(show_contexts, show, state)))
+        wrong.append(trial.look(ENOUGH if wrong else math.inf, count))
         ended = len(wrong) > rounds
         if ended or not wrong[-1]:
             certificates = trial.certificates()
             if ended or all(certificate.certified for certificate in certificates):
                 progress.seconds = time.perf_counter() - start
                 return Practised(certificates, wrong, progress)
-        before = replace(progress, round=len(wrong), seconds=time.perf_counter() - start)
-        progress = after(before, fit_round(len(wrong), partial(show_after, show, before)))
-
-
-def show_contexts(show: Report, state: Progress, tried: int, contexts: int) -> None:
-    show(replace(state, tried=tried, contexts=contexts))
-
-
-def show_after(show: Report, before: Progress, now: Progress) -> None:
-    show(after(before, now))
-
-
-def after(before: Progress, now: Progress) -> Progress:
-    """The progress of all rounds, from that before the last one and that of this one."""
-    steps, seconds = before.step, before.seconds
-    rows = [row | {"step": steps + row["step"], "seconds": seconds + row["seconds"]} for row in now.history]
-    return replace(
-        before,
-        step=steps + now.step,
-        end=steps + now.end,
-        seconds=seconds + now.seconds,
-        history=[*before.history, *rows],
-    )
+        progress.round, progress.tried, progress.seconds = len(wrong), progress.contexts, time.perf_counter() - start
+        fit_round(progress)
 
 
 # ---- the contexts of this package's models
@@ -161,7 +127,7 @@ class AllContexts:
         self.poor: Known = {}  # in the last one
         self.wrong: dict[Shape, int] = {}  # how many are wrong, of each shape, as far as the last look came
 
-    def look(self, enough: float, count: Count) -> int:
+    def look(self, enough: float, count: Callable[[int, int], None]) -> int:
         tried, total = 0, sum(sum(kind.counts.values()) for kind in self.contexts)
         self.poor, self.wrong = {}, {}
 
@@ -203,7 +169,6 @@ class ToPractise:
         self.recipe, self.seed = recipe, seed
         self.problems: list[Candidate] = []
         self.alone: Known = {}  # contexts of which no such problem is known
-        self.first = 0  # steps that the rounds before took
 
     def add(self, contexts: Known) -> None:
         """Find one training problem for each context; those without one stand alone."""
@@ -226,7 +191,6 @@ class ToPractise:
 
     def losses(self, step: int, rows: int) -> Iterator[Tensor]:
         """The loss of a step's batch, and that of contexts that stand alone where there are any."""
-        step += self.first
         for loss, _ in losses_in_parts(self.model, self.batch(step, rows), phases(self.model, self.seed, step, rows)):
             yield loss
         if self.alone:
@@ -258,7 +222,7 @@ def practise(
     seed: int,
     rounds: int,
     report: Report | None = None,
-) -> Practised[Certificate]:
+) -> Practised:
     """Train a model on until it is certified, at most so many rounds; of a certified one weights are rounded, no more.
 
     `recipe` is that of one of the first rounds; later ones have a lower rate. Of every second batch, `recipe.again`
@@ -271,15 +235,13 @@ def practise(
     trial, practice = AllContexts(model, [contexts]), ToPractise(model, contexts, recipe, seed)
     problems = Problems(model, sampler, recipe, seed)
 
-    def fit_round(number: int, report: Report) -> Progress:
+    def fit_round(progress: Progress) -> None:
         practice.add(trial.poor)
-        rates = recipe if number <= QUICK else recipe.slower()
-        progress = fit(model, practice.losses, rates, seed, problems.validate, report=report)
-        practice.first += progress.step
-        return progress
+        rates = recipe if progress.round <= QUICK else recipe.slower()
+        fit(model, practice.losses, rates, seed, problems.validate, progress=progress, report=report)
 
     round_weights(model)
-    practised = until_certified(model, trial, fit_round, rounds, report, Progress(history=[first_row(problems)]))
+    practised = until_certified(model, trial, fit_round, rounds, Progress(history=[first_row(problems)]), report)
     return replace(practised, alone=sum(map(len, practice.alone.values())))
 
 

@@ -74,7 +74,7 @@ class SpanContexts(PlaceContexts):
         bias, config = text_bias(model), model.config
         if bias.period != 1 or type(config.position) not in (NoPosition, Rotary):
             raise InputError("no certificate: a problem must stand at one position, which is rotary or none")
-        return cls(bias.of(pattern), config.decoder_layers, pattern)
+        return cls(bias.lines_of(pattern), config.decoder_layers, pattern)
 
     def layout(self, width: Width) -> Layout:
         return self.pattern.layout(lengths_of(width))

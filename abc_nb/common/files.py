@@ -1,11 +1,14 @@
 """Writing files so that a reader sees the old content or the new, never half of it."""
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from abc_nb.common.errors import InputError
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -32,17 +35,25 @@ def write_lines(path: Path, values: Iterable[Any]) -> Path:
 def replacement(path: Path) -> Iterator[Path]:
     """A file to write beside `path`: it is moved over `path` in the end, or removed where that fails.
 
-    Each process of a machine has its own. An OSError names `path`, which a full disk alone does not.
+    A link stays, and what it points to is replaced. InputError for what is there and no regular file. Each process of a
+    machine has its own. An OSError names `path`, which a full disk alone does not.
     """
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is no regular file, and is not replaced: give the name of another")
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".tmp-{os.getpid()}-{target.name}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
-        os.replace(temporary, path)
+        os.replace(temporary, target)
     except OSError as error:
         if error.filename is None or str(error.filename) == str(temporary):
             error.filename = str(path)
         raise
+    except RuntimeError as error:
+        if "inline_container" not in str(error):  # where torch writes its files
+            raise
+        raise OSError(errno.ENOSPC, "it could not be written whole, as on a full disk", str(path)) from error
     finally:
         with suppress(OSError):
             temporary.unlink()

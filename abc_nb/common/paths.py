@@ -1,17 +1,40 @@
 """Where the folders of the project are."""
 
 import os
+import warnings
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE.parent
 CHECKOUT = (ROOT / "pyproject.toml").exists()  # or else the package is installed somewhere
-HOME = ROOT if CHECKOUT else Path.cwd()  # where what is made goes
+
+
+def is_checkout(folder: Path) -> bool:
+    """Whether a folder is a checkout of this project."""
+    file = folder / "pyproject.toml"
+    return file.is_file() and 'name = "abc-nb"' in file.read_text(encoding="utf-8", errors="replace")
+
+
+def home() -> Path:
+    """Where what is made goes: to the checkout in which one works, to that of the package, or to the current folder.
+
+    A warning says where the first two are not the same.
+    """
+    here = Path.cwd()
+    own = next(filter(is_checkout, (here, *here.parents)), None)
+    if own is None or not CHECKOUT or own == ROOT:
+        return own or (ROOT if CHECKOUT else here)
+    advice = f"what is made goes to {own}; to use its package, run `pip install -e {own}`"
+    warnings.warn(f"the package is that of {ROOT}, and the current folder is in {own}: {advice}", stacklevel=2)
+    return own
+
+
+HOME = home()
 MODELS = PACKAGE / "data" / "models"  # the story's eight models, which an installed package has
-NOTEBOOKS = ROOT / "notebooks"
+NOTEBOOKS = HOME / "notebooks"
 RESULTS = ROOT / "results" if CHECKOUT else MODELS
 SHIPPED = Path(os.environ.get("ABC_NB_RESULTS") or RESULTS).absolute()  # results that come with the project
-BUILD = ROOT / "build"  # executed copies of notebooks
+BUILD = HOME / "build"  # executed copies of notebooks
 
 
 def runs() -> Path:

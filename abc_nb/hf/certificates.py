@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from abc_nb.bias.base import CLOSED
-from abc_nb.bias.spans import SpanLines
+from abc_nb.bias.base import CLOSED, OpenKeys
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attach import attached
 from abc_nb.hf.contexts import Answers, Contexts, every_context, joined
-from abc_nb.hf.rows import Rows, leveled
+from abc_nb.hf.rows import Rows
+from abc_nb.hf.sequences import leveled
 from abc_nb.hf.text import Reader
 from abc_nb.language.mixture import draw
 from abc_nb.problems.sampling import TEST, generator
@@ -60,29 +60,49 @@ class Certificate:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class OfContexts:
+    """The bias of a sequence of contexts, all at one place."""
+
+    added: Tensor  # (head, token, token)
+    place: int
+
+    def rows(self, layer: int, like: Tensor, first: int, last: int) -> Tensor:
+        return leveled(self.added).to(like)
+
+    def open_keys(self, layer: int, heads: int, device: torch.device) -> OpenKeys | None:
+        return None
+
+    def same_as(self, layer: int) -> int:
+        return 0
+
+    def positions(self, count: int) -> Tensor | None:
+        return torch.full((count,), self.place)
+
+
 class Attending(Answers):
     """A model under a bias of text, of which a problem's tokens see their problem alone."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         """InputError for a model without such a bias, and for one whose answers depend on where problems stand."""
         handle = attached(model)
-        if handle is None or handle.reader is None or not isinstance(handle.bias, SpanLines) or handle.bias.period != 1:
+        reader = None if handle is None else handle.setting.reader
+        if handle is None or reader is None or handle.bias.period != 1:
             raise InputError("no certificate: attach a bias of text first, under which a problem takes one position")
-        super().__init__(handle.bias, len(handle.layers), handle.reader.tokenizer)
+        super().__init__(handle.bias, len(handle.layers), reader.tokenizer)
         self.model: Any = model
         self.vocabulary = model.get_input_embeddings().num_embeddings
         self.to(model.device)
         with evaluating(self):
-            check_place(self, handle.reader)
+            check_place(self, reader)
 
     def forward(self, contexts: Contexts, tokens: Tensor | None = None, place: int = 0) -> Tensor:
         """The same, of problems at any one position."""
         where, added = contexts.sequence(len(self.characters))
-        positions = torch.full((1, len(where)), place)
-        rows = Rows((lambda layer, like, first, last: leveled(added).to(like),), None, 0, len(where), positions)
+        rows = Rows((OfContexts(added, place),), None, 0, len(where))
         handle = attached(self.model)
         assert handle is not None
-        with handle.lent(given=rows):
+        with handle.lent(rows=rows):
             found: Tensor = self.model(self.tokens[where][None], use_cache=False).logits[0, len(self.characters) :]
         return found if tokens is None else found[:, tokens]
 
@@ -95,7 +115,7 @@ def check_place(answers: Attending, reader: Reader) -> None:
     model, rng = answers.model, generator(0, TEST)
     far = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 1024) - 1
     for pattern in answers.bias.patterns:
-        lengths = tuple(pattern.task.factor if few else 3 for few in pattern.few)
+        lengths = tuple(pattern.task.rule.factor if few else 3 for few in pattern.few)
         operands = draw(pattern, lengths, rng)
         problem, answer = pattern.problem(operands), pattern.answer(operands)
         contexts = answers.contexts(pattern, lengths, problem + answer, 0, len(answer) + 1)

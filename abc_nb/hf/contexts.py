@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from abc_nb.bias.base import CLOSED, OpenKeys
+from abc_nb.bias.base import CLOSED, Bias, OpenKeys
 from abc_nb.bias.lines import Lines
-from abc_nb.bias.spans import SpanLines
 from abc_nb.certificates.contexts import Block, Node, Shape, Token
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
@@ -63,15 +62,15 @@ class Answers(nn.Module):
     tokens: Tensor  # of the characters, in the model's vocabulary
     vocabulary: int
 
-    def __init__(self, bias: SpanLines, layers: int, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, bias: Bias, layers: int, tokenizer: PreTrainedTokenizerBase) -> None:
         """InputError for a bias under which a second layer shows an answer's token more than the first does."""
         super().__init__()
         self.bias, self.characters = bias, alphabet(bias.patterns)
-        for own in bias.lines:
+        for own in map(bias.lines_of, bias.patterns):
             itself = [line for line in own.lines if line.attention != "cross"]
             every = {(line.attention, line.layer, line.head) for line in itself}
             plain = all((line.direction, line.offset, line.value) == ("diagonal", 0, 0.0) for line in itself)
-            if not plain or len(every) < 2 * layers * bias.heads or any(bias.first(layer) for layer in range(layers)):
+            if not plain or len(every) < 2 * layers * own.heads or any(bias.same_as(layer) for layer in range(layers)):
                 raise InputError(
                     "contexts are of a bias whose lines go from answers to their problem and, in every head, from each "
                     "token to itself, the same in every layer"
@@ -89,7 +88,7 @@ class Answers(nn.Module):
         `text` is the problem with its answer, up to the token before the last step or to the last step's own.
         """
         layout = pattern.layout(lengths)
-        keys, start = opened(self.bias.of(pattern), layout), layout.source_length
+        keys, start = opened(self.bias.lines_of(pattern), layout), layout.source_length
         characters = torch.tensor([self.characters.index(character) for character in text])
         before, right = characters[start + first : start + last], characters[start + first + 1 : start + last + 1]
         return Contexts(before, characters[keys.index[first:last]], keys.value[:, first:last], right)
@@ -122,13 +121,13 @@ def alphabet(patterns: Sequence[Pattern]) -> list[str]:
     return [*sorted(digits), *sorted((signs | {EQUALS}) - digits), END]
 
 
-def every_context(bias: SpanLines, pattern: Pattern) -> Iterator[tuple[Contexts, Callable[[int], str]]]:
+def every_context(bias: Bias, pattern: Pattern) -> Iterator[tuple[Contexts, Callable[[int], str]]]:
     """All contexts of a pattern's answers, for numbers of any lengths, some at a time.
 
     Beside them stands what gives the shortest problem that holds one of them. Tokens of a problem see themselves alone,
     so a second layer shows an answer's token nothing more than the first.
     """
-    known = SpanContexts(bias.of(pattern), 1, pattern)
+    known = SpanContexts(bias.lines_of(pattern), 1, pattern)
     characters = {character: number for number, character in enumerate(alphabet(bias.patterns))}
     numbers = np.array([characters.get(character, -1) for character in VOCABULARY])
     for shape in known.shapes:

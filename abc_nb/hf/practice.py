@@ -72,18 +72,15 @@ class AnswersContexts:
     def certificates(self) -> tuple[Certificate, ...]:
         return tuple(certify_all(self.answers))
 
-    def losses(self, seed: int, first: int) -> LossOfStep:
-        """The loss of contexts of random problems; every second step has as many known ones beside them.
-
-        `first` is how many steps there were before this training.
-        """
+    def losses(self, seed: int) -> LossOfStep:
+        """The loss of contexts of random problems; every second step has as many known ones beside them."""
         answers, again = self.answers, joined(self.known) if self.known else None
         vocabulary, tokens = answers.vocabulary, answers.tokens
 
         def losses(step: int, rows: int) -> Iterator[Tensor]:
-            rng = generator(seed, TRAIN, first + step)
+            rng = generator(seed, TRAIN, step)
             contexts = drawn(answers, rng, rows)
-            if again is not None and (first + step) % 2:
+            if again is not None and step % 2:
                 chosen = rng.choice(len(again.right), min(rows, len(again.right)), replace=False)
                 contexts = joined([contexts, again.part(torch.from_numpy(chosen))])
             others = torch.from_numpy(rng.choice(vocabulary, min(OTHERS, vocabulary), replace=False)).to(tokens.device)
@@ -100,7 +97,7 @@ def train_until_certified(
     rounds: int = 9,
     rate: float = 1e-3,
     report: Report | None = None,
-) -> Practised[Certificate]:
+) -> Practised:
     """Train on contexts alone; round the weights to 8 bits, look at every context, and practise wrong or narrow ones.
 
     `model` is one of `transformers` under a bias of text, or a path. A round of practice has a third of the steps and a
@@ -108,13 +105,13 @@ def train_until_certified(
     """
     answers = model if isinstance(model, Answers) else Attending(model)
     trial, recipe = AnswersContexts(answers), OneCycle(steps, BATCH, rate, BETAS, weight_decay=0.0, clip=1.0)
-    before = fit(answers, trial.losses(seed, 0), recipe, seed, report=report)
+    progress = fit(answers, trial.losses(seed), recipe, seed, report=report)
+    slower = replace(recipe, steps=steps // 3, rate=rate / 5)
 
-    def fit_round(number: int, report: Report) -> Progress:
-        slower = replace(recipe, steps=steps // 3, rate=rate / 5)
-        return fit(answers, trial.losses(seed, steps + (number - 1) * slower.steps), slower, seed, report=report)
+    def fit_round(progress: Progress) -> None:
+        fit(answers, trial.losses(seed), slower, seed, progress=progress, report=report)
 
-    return until_certified(answers, trial, fit_round, rounds, report, before)
+    return until_certified(answers, trial, fit_round, rounds, progress, report)
 
 
 def drawn(answers: Answers, rng: np.random.Generator, count: int) -> Contexts:
@@ -122,7 +119,7 @@ def drawn(answers: Answers, rng: np.random.Generator, count: int) -> Contexts:
     parts = list[Contexts]()
     while sum(len(part.right) for part in parts) < count:
         pattern = answers.bias.patterns[int(rng.integers(len(answers.bias.patterns)))]
-        lengths = tuple(pattern.task.factor if few else int(rng.integers(1, TRAINED + 1)) for few in pattern.few)
+        lengths = tuple(pattern.task.rule.factor if few else int(rng.integers(1, TRAINED + 1)) for few in pattern.few)
         operands = draw(pattern, lengths, rng)
         answer = pattern.answer(operands)
         ended = answer + END * (len(answer) < pattern.answer_places(lengths))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +13,9 @@ from abc_nb.bias.base import Bias
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.sequence import token_count
 from abc_nb.common.errors import InputError
+from abc_nb.hf.handle import Attached
 from abc_nb.problems.layouts import unary
 from abc_nb.training.evaluation import evaluating
-
-if TYPE_CHECKING:
-    from abc_nb.hf.attach import Attached
 
 LAYOUT, CHANGED = unary(2), 2  # what is run, and the token that is another one in the second row
 NOISE = 64  # units in the last place that equal rows may differ by
@@ -33,12 +31,12 @@ def prove(model: Any, handle: Attached) -> None:
     with models_run(model) as found:
         plain = logits(model, tokens)
     handle.install(found[-1])
-    with handle.lent(bias=Bias(), layout=LAYOUT, period=None):
+    with handle.lent(bias=Bias(), layout=LAYOUT, period=None, reader=None):
         zero = logits(model, tokens)
         if "position_ids" in handle.names:
             counted = logits(model, tokens, position_ids=torch.arange(tokens.shape[1], device=tokens.device)[None])
             handle.countable = torch.allclose(counted, zero, rtol=1e-5)
-    with handle.lent(bias=Lines(1, (), empty="closed"), layout=LAYOUT, period=None):
+    with handle.lent(bias=Lines(1, (), empty="closed"), layout=LAYOUT, period=None, reader=None):
         closed = logits(model, tokens)
     unit, size = torch.finfo(model.dtype).eps, plain.abs().max()
     right = {
@@ -89,7 +87,8 @@ def two_rows(model: Any) -> Tensor:
     plain = [number for number in range(model.get_input_embeddings().num_embeddings) if number not in special]
     rows = torch.tensor([plain[number % len(plain)] for number in range(token_count(LAYOUT))]).repeat(2, 1)
     rows[1, CHANGED] = plain[(CHANGED + 1) % len(plain)]
-    return rows.to(model.device)
+    held = (weights.device for weights in model.parameters() if not weights.is_meta)
+    return rows.to(next(held, torch.device("cpu")))  # weights that wait elsewhere come when their layer is run
 
 
 def logits(model: nn.Module, tokens: Tensor, **more: Tensor) -> Tensor:

@@ -11,23 +11,23 @@ import copy
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import accumulate, product
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from abc_nb.bias.spans import SpanLines, positions
+from abc_nb.bias.base import Bias
 from abc_nb.common.errors import InputError
-from abc_nb.hf.attention import NAME
-from abc_nb.hf.rows import Rows, leveled, of_rows
+from abc_nb.hf.rows import Rows
+from abc_nb.hf.sequences import OfText
 from abc_nb.problems.spans import END, EQUALS, Pattern, ProblemSpan, spans_in
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Finish = Callable[[Any], None]  # what is done with a model's output
+NOTE = "abc_nb"  # attribute of the layer of a cache that holds the note
 
 
 class Reader:
@@ -39,7 +39,7 @@ class Reader:
         self.pieces: dict[int, str] = {}
         for pattern in patterns:
             every = "".join(a + b for a, b in product(pattern.task.digits, repeat=2))
-            text = pattern.problem([every[: pattern.task.factor] if few else every for few in pattern.few])
+            text = pattern.problem([every[: pattern.task.rule.factor] if few else every for few in pattern.few])
             found = self.spans(tokenizer.encode(f"So {text}{every[:8]}{END}", add_special_tokens=False))
             if [(span.problem, span.answer) for span in found] != [(len(text) - 1, 8)]:
                 raise InputError(
@@ -77,7 +77,7 @@ class Reader:
 
 
 def rows_of_text(
-    bias: SpanLines, reader: Reader, given: dict[str, Any], seen: int, real: Tensor | None
+    bias: Bias, reader: Reader, given: dict[str, Any], seen: int, real: Tensor | None
 ) -> tuple[Rows, Finish]:
     """The rows of a model's arguments under a bias, after `seen` tokens in the cache, and what to do with its output.
 
@@ -101,9 +101,6 @@ def rows_of_text(
         cache.crop(first - seen)
         given["input_ids"] = ids[:, first:]
 
-    def part(own: Sequence[ProblemSpan], layer: int, like: Tensor, first: int, last: int) -> Tensor:
-        return leveled(bias.rows(own, layer, first, last)).to(like.device, like.dtype)
-
     def finish(found: Any) -> None:
         """Note in the cache of an output what was computed, and leave out what was not asked for."""
         keep(found.get("past_key_values"), ids, problems)
@@ -111,9 +108,7 @@ def rows_of_text(
             if found.get(name) is not None and ids.shape[1] - first > asked:
                 found[name] = found[name][:, -asked:]
 
-    index = [positions(own, int(count), bias.period) for own, count in zip(spans, where.sum(1), strict=True)]
-    parts = tuple(partial(part, own) for own in spans)
-    return Rows(parts, real, first, ids.shape[1], of_rows(index, real, first)), finish
+    return Rows(tuple(OfText(bias, own) for own in spans), real, first, ids.shape[1]), finish
 
 
 def noted(cache: Any, seen: int, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,7 +118,7 @@ def noted(cache: Any, seen: int, ids: Tensor) -> tuple[Tensor, Tensor]:
     """
     if not seen:
         return ids, ids[:, :0]
-    note = next((layer for layer in getattr(cache, "layers", ()) if hasattr(layer, NAME)), None)
+    note = next((layer for layer in getattr(cache, "layers", ()) if hasattr(layer, NOTE)), None)
     if note is None or note.get_seq_length() != seen:
         raise InputError("what text is in this cache is not known: let the model begin it under its bias")
     known, problems = (part[:, 0, :, 0].to(ids.device) for part in (note.keys, note.values))
@@ -136,10 +131,10 @@ def keep(cache: Any, ids: Tensor, problems: Tensor) -> None:
 
     if not hasattr(cache, "layers"):
         return
-    note = next((layer for layer in cache.layers if hasattr(layer, NAME)), None)
+    note = next((layer for layer in cache.layers if hasattr(layer, NOTE)), None)
     if note is None:
         note = DynamicLayer()
-        setattr(note, NAME, True)
+        setattr(note, NOTE, True)
         cache.layers.append(note)
     first = note.get_seq_length()
     note.update(ids[:, None, first:, None], problems[:, None, first:, None])

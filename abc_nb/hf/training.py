@@ -19,7 +19,9 @@ from abc_nb.bias.sequence import token_count
 from abc_nb.calibration.calibrate import Calibration, given
 from abc_nb.calibration.of_model import Calibrated, sparsest
 from abc_nb.common.errors import InputError
-from abc_nb.hf.attach import Attached, as_layouts, under_own
+from abc_nb.hf.attach import under_own
+from abc_nb.hf.handle import Attached
+from abc_nb.hf.rows import as_layouts
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.training.evaluation import evaluating

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import END, EQUALS, Pattern, ProblemSpan, spans_in, tokens_of
+from abc_nb.problems.spans import END, EQUALS, Pattern, ProblemSpan, plainly, spans_in, tokens_of
 from abc_nb.training.writer import Writer, check_memory, text_bias
 
-LIKE_ONE = re.compile(r"[\w.,+\-*/^()]*\d[\d\s.,+\-*/^()]*=")  # what looks like a problem
+LIKE_ONE, TAIL = re.compile(r"\d[\d\s.,+\-*/^()]*$"), 60  # what looks like a problem before an `=`, by its last signs
 CONTINUED = 200  # characters that are written after a text without a problem
 TEMPERATURE = 0.8  # at which they are drawn, the same ones each time
 
@@ -56,19 +56,22 @@ def spoken(model: Transformer, text: str, whole: bool = False, between: str = " 
 
 
 def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[ProblemSpan]]:
-    """A text, and the problems in it that wait for an answer; an `=` that is missing at its end is added.
+    """A text, and the problems in it that wait for an answer, which are written as the model knows them.
 
+    An `=` that is missing at the end is added, and spaces in problems and thousands separators are taken out.
     InputError for an empty text, an unknown character, a problem that is not finished, one that is answered already,
     or something with an `=` that looks like one.
     """
     if not isinstance(text, str) or not text.strip():
         raise InputError("there is no text: give one, as in 'what is 12+34='")
+    text = text.replace("\r\n", "\n")
+    asked = plainly(text + EQUALS, patterns)
+    last = spans_in(asked, patterns)[-1:]
+    text = asked if last and (last[0].end, last[0].answer) == (len(asked), 0) else plainly(text, patterns)
     tokens_of(text)
-    if not patterns:
-        return text, []
-    if [span.end for span in spans_in(text + EQUALS, patterns)][-1:] == [len(text) + 1]:
-        text += EQUALS
     spans = spans_in(text, patterns)
+    if spans and not spans[-1].finished and text[spans[-1].start :].isdigit():
+        spans.pop()  # the text ends in a number
     for span in spans:
         own, after = text[span.start : span.end], text[span.equals + 1 : span.equals + 2]
         if not span.finished:
@@ -78,10 +81,11 @@ def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[Probl
         if after == EQUALS or after.isdigit():
             raise InputError(f"the problem {shortened(own)!r} goes on behind its '=': leave out what follows that")
     waiting = {span.equals for span in spans}
-    for match in LIKE_ONE.finditer(text):
-        if match.end() - 1 not in waiting:
+    for sign in re.finditer(EQUALS, text) if patterns else ():
+        if sign.start() not in waiting and LIKE_ONE.search(text[max(0, sign.start() - TAIL) : sign.start()]):
+            before = re.split("[;=\n]", text[max(0, sign.start() - TAIL) : sign.start()])[-1].strip()
             known_forms = f"problems are written as {forms(patterns)}, with nothing joined to them"
-            raise InputError(f"cannot read {shortened(match.group())!r}: {known_forms}")
+            raise InputError(f"cannot read {shortened(before) + EQUALS!r}: {known_forms}")
     return text, spans
 
 

@@ -39,7 +39,7 @@ def calibrated(model: Transformer, settings: Calibration, longest: int, seed: in
 def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longest: int, seed: int) -> Lines:
     """The sparsest lines under which what an answer's token sees determines it, or those of a fixed share."""
     texts = problems(pattern, longest, seed)
-    layout = pattern.layout(tuple(pattern.task.factor if few else longest for few in pattern.few))
+    layout = pattern.layout(tuple(pattern.task.rule.factor if few else longest for few in pattern.few))
     layout = replace(layout, target_length=len(texts[0].partition("=")[2]))
 
     def determines(lines: Lines) -> float:

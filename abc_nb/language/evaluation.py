@@ -41,7 +41,7 @@ def test_operands(pattern: Pattern, length: int, rng: np.random.Generator) -> li
     """Random numbers of so many digits, without zeros in front; of Parity, bits."""
     base, bits, found = pattern.task.base, pattern.task.base == 2, list[str]()
     for few in pattern.few:
-        digits = rng.integers(base, size=pattern.task.factor if few else length)
+        digits = rng.integers(base, size=pattern.task.rule.factor if few else length)
         digits[0] = digits[0] if few or bits else rng.integers(1, base)
         found.append("".join(map(str, digits)))
     return found

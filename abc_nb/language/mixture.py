@@ -108,7 +108,7 @@ def write_in(text: str, problems: Sequence[str], rng: np.random.Generator) -> st
 def draw(pattern: Pattern, lengths: Sequence[int], rng: np.random.Generator) -> list[str]:
     """Numbers of these lengths, or of a factor's; half of them have at most two different digits."""
     base, places = pattern.task.base, zip(lengths, pattern.few, strict=True)
-    drawn = [varied_digits(base, 2, pattern.task.factor if few else length, rng) for length, few in places]
+    drawn = [varied_digits(base, 2, pattern.task.rule.factor if few else length, rng) for length, few in places]
     return ["".join(map(str, digits[int(rng.integers(2))])) for digits in drawn]
 
 

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_nb.certificates.certify import Certificate
 from abc_nb.certificates.contexts import Block, Shape
 from abc_nb.certificates.look import block_of
 from abc_nb.certificates.practice import AllContexts, Practised, loss_of_contexts, until_certified
@@ -120,24 +119,22 @@ def practise_language(
     seed: int,
     rounds: int,
     report: Report | None = None,
-) -> Practised[Certificate]:
+) -> Practised:
     """Train a model on, at most so many rounds, until every pattern is certified; `recipe` is that of one round."""
-    trial = AllContexts(model, contexts_of_text(model))
-    practice = TextPractice(model, mixture, trial)
+    trial, rows = AllContexts(model, contexts_of_text(model)), Rows(model, mixture, recipe, seed)
+    practice = TextPractice(model, mixture, trial, seed)
 
-    def fit_round(number: int, report: Report) -> Progress:
-        practice.seed = seed + 2**20 * number
-        rows = Rows(model, mixture, recipe, practice.seed)
-        return fit(model, practice.losses, recipe, practice.seed, rows.validate, report=report)
+    def fit_round(progress: Progress) -> None:
+        fit(model, practice.losses, recipe, seed, rows.validate, progress=progress, report=report)
 
-    return until_certified(model, trial, fit_round, rounds, report)
+    return until_certified(model, trial, fit_round, rounds, Progress(), report)
 
 
 class TextPractice:
     """The loss of contexts alone, and of how far predictions in text are from those before practice."""
 
-    def __init__(self, model: Transformer, mixture: Mixture, trial: AllContexts) -> None:
-        self.model, self.mixture, self.trial, self.seed = model, mixture, trial, 0
+    def __init__(self, model: Transformer, mixture: Mixture, trial: AllContexts, seed: int) -> None:
+        self.model, self.mixture, self.trial, self.seed = model, mixture, trial, seed
         self.before = deepcopy(model).requires_grad_(False).eval()
         self.every = {shape: together([*own.blocks(shape)]) for own in trial.contexts for shape in own.shapes}
 

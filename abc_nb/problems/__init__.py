@@ -1,3 +1,8 @@
-"""Rules, tasks, layouts, sampled and typed problems. `rules` says what a task is, `library` has this project's."""
+"""Rules, tasks, layouts, sampled and typed problems. The files here are loaded, and their rules known by name.
 
-from abc_nb.problems import direct, library  # noqa: F401 (their rules are known by name)
+`rules` says what a rule is, and `library` has this project's.
+"""
+
+from abc_nb.common.config import load
+
+load(__name__, __path__)

@@ -49,16 +49,7 @@ def running(combine: Callable[..., Any]) -> Step:
 @named("successor")
 def successor(base: int) -> Rule:
     step = carried(base, lambda carry, digit: digit + carry)  # what is added is carried into the units
-    return Rule(
-        "successor",
-        step,
-        (Input("place", base),),
-        DIGITS[:base],
-        start=1,
-        operator="",
-        title="Successor",
-        example="999",
-    )
+    return Rule("successor", step, (Input("place", base),), DIGITS[:base], start=1, title="Successor", example="999")
 
 
 @named("addition")
@@ -81,7 +72,7 @@ def by_few(name: str, title: str, example: str, digits: int) -> Make:
     def make(base: int) -> Rule:
         step = carried(base, lambda carry, digit, factor: digit * factor + carry)
         inputs, words = (Input("place", base), Input("all", base, digits)), {"title": title, "example": example}
-        return Rule(name, step, inputs, DIGITS[:base], grows=digits, operator="*", **words)
+        return Rule(name, step, inputs, DIGITS[:base], grows=digits, **words)
 
     return named(name)(make)
 
@@ -94,7 +85,7 @@ def parity(base: int) -> Rule:
     """The scratchpad of Parity: y_1 = x_1, y_i = y_{i-1} xor x_i (v2/3 section 3.3); lengths count decimal digits."""
     words = {"title": "Parity", "example": "1011", "unit": "decimal digits"}
     step = running(lambda value, bit: value ^ bit)
-    return Rule("parity", step, (Input("place", 2),), DIGITS[:2], operator="", counted_in=10, said="last", **words)
+    return Rule("parity", step, (Input("place", 2),), DIGITS[:2], counted_in=10, said="last", **words)
 
 
 by_few("n-by-2", "N x 2", "123*45", 2)
@@ -129,7 +120,7 @@ def cycle_navigation(base: int) -> Rule:
     """Steps around a ring of five places, written as the place after each (Deletang et al. 2023, appendix A)."""
     step, back = running(lambda place, move: (place + move) % base), base - 1  # a step back is four steps on
     words = {"title": "Cycle navigation", "example": "1 -1 0 1", "unit": "steps", "takes": "steps -1, 0 and 1"}
-    settings: dict[str, Any] = {"operator": "", "notation": "items", "said": "last", "typed": {"-1": DIGITS[back]}}
+    settings: dict[str, Any] = {"notation": "items", "said": "last", "typed": {"-1": DIGITS[back]}}
     return Rule("cycle-navigation", step, (Input("place", (0, 1, back)),), DIGITS[:base], **settings, **words)
 
 
@@ -158,7 +149,7 @@ def n_by_n(base: int) -> Rule:
 
     inputs, reads = (Input("place", base), Input("row", base)), (operand(0), operand(1), cell(-1, 1), cell(0, -1))
     cells = {"writes": with_carry(base, base**2), "wider": lambda rows: 1, "result": result}
-    words = {"title": "N x N", "example": "123*456", "operator": "*", "lengths": "factors of any two lengths"}
+    words = {"title": "N x N", "example": "123*456", "lengths": "factors of any two lengths"}
     return Rule("n-by-n", step, inputs, DIGITS[:base], reads, **cells, **words)
 
 
@@ -181,5 +172,5 @@ def sum_of_many(base: int) -> Rule:
     lengths = "any number of numbers of any length"
     inputs = (Input("cell", base, mark=plus),)
     return Rule(
-        "sum-of-many", step, inputs, DIGITS[:base], reads, operator="", lengths=lengths, **cells, **result, **words
+        "sum-of-many", step, inputs, DIGITS[:base], reads, lengths=lengths, **cells, **result, **words
     )

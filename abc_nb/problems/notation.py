@@ -30,7 +30,7 @@ def example(rule: Rule) -> str:
         return "".join(str(min(int(sign), highest)) if sign.isdigit() else sign for sign in rule.example)
     operands = ([rule.alphabet[token] for token in given.alphabet[:3]] for given in rule.inputs)
     space = " " if spaced(rule) else ""
-    return f"{space}{rule.operator}{space}".join(space.join(symbols) for symbols in operands)
+    return f"{space}{rule.sign}{space}".join(space.join(symbols) for symbols in operands)
 
 
 def read(rule: Rule, vocabulary: Sequence[str], text: str) -> list[Digits]:
@@ -40,7 +40,7 @@ def read(rule: Rule, vocabulary: Sequence[str], text: str) -> list[Digits]:
     if rule.notation == "items" and len(rule.inputs) == 1:
         return [read_list(rule, vocabulary, text)]
     numbers = rule.notation == "number"
-    parts = parts_of(text, rule.operator if len(rule.inputs) > 1 else "", rule)
+    parts = parts_of(text, rule.sign if len(rule.inputs) > 1 else "", rule)
     if len(parts) != len(rule.inputs):
         raise InputError(f"{'numbers' if numbers else 'operands'} in it: {len(parts)}, needed: {len(rule.inputs)}")
     if rule.factor and len(parts[-1]) > rule.factor:
@@ -78,7 +78,7 @@ def parts_of(text: str, operator: str, rule: Rule) -> list[list[str]]:
 def read_list(rule: Rule, vocabulary: Sequence[str], text: str) -> Digits:
     """The tokens of a list, with or without its operator in front."""
     items = [item.upper() if item.upper() in rule.words else item for item in text.split()]
-    if rule.operator and items[:1] == [rule.operator]:
+    if rule.sign and items[:1] == [rule.sign]:
         items = items[1:]
     tokens = names_of(rule, vocabulary)
     if strange := [item for item in items if item not in tokens]:
@@ -129,10 +129,10 @@ def typed(
         names = {symbol: name for name, symbol in rule.typed.items()}
         signs = [[names.get(symbol, symbol) for symbol in text] for text in texts]
         space = " " if spaced(rule) else ""
-        return f"{space}{rule.operator}{space}".join(space.join(text) for text in signs)
+        return f"{space}{rule.sign}{space}".join(space.join(text) for text in signs)
     if room is None:
-        return rule.operator.join(map(written_number, texts))
-    return rule.operator.join("".join(text[room * (len(text) == len(texts[0])) :]) for text in texts)
+        return rule.sign.join(map(written_number, texts))
+    return rule.sign.join("".join(text[room * (len(text) == len(texts[0])) :]) for text in texts)
 
 
 def of_table(rule: Rule, cells: np.ndarray) -> str:

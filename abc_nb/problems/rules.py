@@ -94,7 +94,7 @@ class Rule:
     # ---- how people write it
     title: str = ""
     example: str = ""  # a problem; the digits of one in base ten are lowered to what the base has
-    operator: str = "*"  # between operands, or in front of a single one
+    operator: str | None = None  # between operands, by default an asterisk, or in front of a single one
     words: tuple[str, ...] = ()  # tokens beside the alphabet and the usual signs
     notation: Notation = "number"  # zeros in front mean nothing; or items with spaces between; or symbols side by side
     typed: dict[str, str] = field(default_factory=dict)  # other ways to type an item, which are how it is shown
@@ -124,6 +124,11 @@ class Rule:
                 "addresses; in a table operands along places and rows, or one along cells, and addresses of operands, "
                 "of the row above and of cells before"
             )
+
+    @property
+    def sign(self) -> str:
+        """What stands between operands, or in front of a single one: nothing, unless it is given."""
+        return ("*" if len(self.inputs) > 1 else "") if self.operator is None else self.operator
 
     @property
     def table(self) -> bool:

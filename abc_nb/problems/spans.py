@@ -1,13 +1,32 @@
 """Spans: problems inside a text, found by patterns, and where their tokens stand.
 
-A pattern says how the problems of a task are written, as `{a}+{b}=`. Its answer follows, units first, and `;`. Numbers
-are as people write them, of any two lengths and without zeros in front. Every character is a token. The tokens of a
-problem before its `=` are what a layout calls the source, `=` is its first target token, and the digits of the answer
-are the others. The `;` is text again.
+A *pattern* says how the problems of a task are written, as `{a}+{b}=`. Its answer follows, units first, and `;`. The
+numbers, of any two lengths, have the digits 0 to 9. Every character is a token. The tokens of a problem before its `=`
+are what a layout calls the source, `=` is its first target token, and the digits of the answer are the others. The `;`
+is text again.
+
+The grammar, over all of Unicode (`before.py` reads it, in time linear in the text):
+
+    problem = what a pattern says, directly behind a start; the first pattern that fits is taken
+    start   = beginning | line | list | behind
+    behind  = relation | bracket | word space | word space sign space | punctuation | problem digits space
+    list    = number "." space | number ")" space | number ":" space | sign space | "Step" number dash space
+
+- A *sign* is any operator, and behind a number also `x`, `plus`, `times` and the like. The sign of a *list* stands
+  where a sentence could begin. In the place of `Step` can be `Question` and others (`LABELS`).
+- A *relation* is `=`, `<`, an arrow and the like; a *bracket* is one that opens, or a currency, behind no number.
+- *Punctuation* has a space behind it; without one it is no dot or comma, and no number stands before it.
+- *Digits* behind the `=` of a problem are its answer, at most as many as a result can have.
+
+Everything else is no problem: behind a number, a sign or a bracket with a number in it, with spaces between them or
+without, stands a part of something longer. So `1 + 2+3=`, `20:4+5=`, `1 000+234=` and `-1+2=` hold none, and
+`1. 12+34=` and `Step 4 - 12+34=` hold `12+34=`.
+
+People also write spaces around signs, and thousands separators: `12 + 34 =`, `1,234+5=`. `plainly` takes these out.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -15,12 +34,14 @@ import numpy as np
 
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
+from abc_nb.problems.before import Before
 from abc_nb.problems.digits import DIGITS
 from abc_nb.problems.layouts import Layout, in_a_row
 from abc_nb.problems.tasks import Task
 
 EQUALS, END = "=", ";"
-BEFORE = r"(?<![\w.,+\-*/^])"  # what cannot stand before a problem: it would be a part of something longer
+NUMBER, THOUSANDS = re.compile("[0-9]+"), re.compile("[0-9]{1,3}(?:,[0-9]{3})+(?![,.]?[0-9])")
+SPACES = re.compile(r"[^\S\n\r]*")
 OPERAND = re.compile(r"\{\w+\}")
 VOCABULARY = DIGITS[:10] + "".join(chr(code) for code in (10, *range(32, 127)) if not chr(code).isdigit())
 
@@ -56,27 +77,6 @@ class Pattern:
         """Whether each number is a factor of a few digits."""
         return (False,) * self.task.rule.long + (True,) * bool(self.task.rule.factor)
 
-    @cached_property
-    def parts(self) -> list[str]:
-        """Its characters and numbers as regular expressions, a group for each number."""
-        digit, found = f"[0-{self.task.digits[-1]}]", [*map(re.escape, self.literals[0])]
-        for few, literal in zip(self.few, self.literals[1:], strict=True):
-            found += [f"({digit}{{{self.task.rule.factor}}})" if few else f"({digit}+)", *map(re.escape, literal)]
-        return found
-
-    @property
-    def whole(self) -> str:
-        """A regular expression for a problem up to its `=`."""
-        return BEFORE + "".join(self.parts)
-
-    @property
-    def begun(self) -> str:
-        """The same for one that is not finished, from the first digit of its first number on."""
-        first, rest = len(self.literals[0]) + 1, ""
-        for part in reversed(self.parts[first:-1]):
-            rest = f"(?:{part}{rest})?"
-        return BEFORE + "".join(self.parts[:first]) + rest + r"\Z"
-
     def answer_places(self, lengths: Sequence[int]) -> int:
         """The most digits that an answer has: those of the longest number, and one more where a result can need it."""
         return max(length for length, few in zip(lengths, self.few, strict=True) if not few) + self.task.grows
@@ -95,10 +95,36 @@ class Pattern:
 
     def operands(self, text: str) -> list[str]:
         """The numbers of a problem that is written so."""
-        found = re.fullmatch(self.whole, text)
-        if found is None:
+        found = self.read(text)
+        if found is None or not found.finished or found.end != len(text):
             raise InputError(f"{text!r} is no problem of the form {self.form}")
-        return [*found.groups()]
+        return [*found.operands]
+
+    def read(self, text: str, start: int = 0, people: bool = False) -> "Written | None":
+        """The problem that begins there, up to its `=`, or as much of it as has a digit where the text ends.
+
+        As `people` write it, spaces stand around its parts, and commas between thousands.
+        """
+        at, operands = start, list[str]()
+        for literal, few in zip(self.literals, (*self.few, None), strict=True):
+            for sign in literal:
+                at = behind_spaces(text, at) if people and at > start and not sign.isalnum() else at
+                if at == len(text) and operands:
+                    return Written(self, start, at, tuple(operands), finished=False)
+                if text[at : at + 1] != sign:
+                    return None
+                at += 1
+            if few is None:
+                return Written(self, start, at, tuple(operands))
+            at = behind_spaces(text, at) if people and at > start else at
+            number = (people and THOUSANDS.match(text, at)) or NUMBER.match(text, at)
+            if number is None or not {*number[0]} <= {*self.task.digits, ","}:
+                return Written(self, start, at, tuple(operands), False) if at == len(text) and operands else None
+            own = number[0].replace(",", "")
+            if few and len(own) != self.task.rule.factor:
+                return None
+            at, operands = number.end(), [*operands, own]
+        return None
 
     def answer(self, operands: Sequence[str]) -> str:
         """The right answer as it follows the `=`, units first: more digits than the longest number if they are needed."""
@@ -108,6 +134,22 @@ class Pattern:
         digits = self.task.answer([np.array([[*map(int, reversed(own))]]) for own in filled])[0].tolist()
         written = "".join(map(str, digits))
         return written[:longest] + written[longest:].rstrip("0")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A problem as it stands in a text."""
+
+    pattern: Pattern
+    start: int
+    end: int  # behind its `=`, or the text's end where it is not finished
+    operands: tuple[str, ...]
+    finished: bool = True
+    answer: str = ""
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return tuple(map(len, self.operands)) if self.finished else ()
 
 
 @dataclass(frozen=True)
@@ -141,30 +183,43 @@ class ProblemSpan:
 
 
 def spans_in(text: str, patterns: Sequence[Pattern]) -> list[ProblemSpan]:
-    """The problems in a text, in order, each of the first pattern that fits; the last one may not be finished."""
-    found, at = list[ProblemSpan](), 0
-    if not patterns:
-        return found
-    whole, begun = expressions(tuple(patterns))
-    of_group = [pattern for pattern in patterns for _ in pattern.few]  # a group for each number
-    while match := whole.search(text, at):
-        start, after, pattern = match.start(), match.end(), of_group[(match.lastindex or 0) - 1]
-        lengths = tuple(len(number) for number in match.groups() if number is not None)
-        rest = text[after : after + pattern.answer_places(lengths)]
-        answer = len(rest) - len(rest.lstrip(pattern.task.digits))
-        found.append(ProblemSpan(pattern, start, lengths, after - 1 - start, answer))
-        at = after + answer
-    if match := begun.search(text, at):
-        pattern = of_group[(match.lastindex or 0) - 1]
-        found.append(ProblemSpan(pattern, match.start(), (), len(text) - match.start()))
-    return found
+    """The problems in a text, in order; the last one may not be finished."""
+    return [
+        ProblemSpan(own.pattern, own.start, own.lengths, own.end - own.start - own.finished, len(own.answer))
+        for own in written_in(text, patterns)
+    ]
 
 
-@lru_cache
-def expressions(patterns: tuple[Pattern, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """For a whole problem, and for one that is begun."""
-    whole, begun = zip(*((f"(?:{own.whole})", f"(?:{own.begun})") for own in patterns), strict=True)
-    return re.compile("|".join(whole)), re.compile("|".join(begun))
+def plainly(text: str, patterns: Sequence[Pattern]) -> str:
+    """The text in which problems are written as their patterns say, without spaces and thousands separators."""
+    parts, at = list[str](), 0
+    for own in written_in(text, patterns, people=True):
+        if own.finished:
+            parts += text[at : own.start], own.pattern.problem(own.operands)
+            at = own.end
+    return "".join([*parts, text[at:]])
+
+
+def written_in(text: str, patterns: Sequence[Pattern], people: bool = False) -> Iterator["Written"]:
+    """The problems in a text with their numbers, in order, each of the first pattern that fits."""
+    before = Before(text)
+    firsts = {sign for own in patterns for sign in own.literals[0][:1] or DIGITS[:10]}
+    while before.at < len(text):
+        begun = text[before.at] in firsts and before.problem_may_begin()
+        found = next(filter(None, (own.read(text, before.at, people) for own in patterns)), None) if begun else None
+        if found is None:
+            before.step()
+            continue
+        if found.finished:
+            rest = text[found.end : found.end + found.pattern.answer_places(found.lengths)]
+            found = replace(found, answer=rest[: len(rest) - len(rest.lstrip(found.pattern.task.digits))])
+        yield found
+        before.skip(found.end + len(found.answer), "answer" if found.answer else "open")
+
+
+def behind_spaces(text: str, at: int) -> int:
+    found = SPACES.match(text, at)
+    return at if found is None else found.end()
 
 
 def tokens_of(text: str) -> list[int]:

@@ -75,7 +75,7 @@ class Task:
 
     @property
     def operator(self) -> str:
-        return self.rule.operator
+        return self.rule.sign
 
     @property
     def table(self) -> bool:
@@ -93,7 +93,7 @@ class Task:
     def vocabulary(self) -> tuple[str, ...]:
         """Token `i` of the model: the alphabet, then + * $ & @, then what else the task's problems hold."""
         rule = self.rule
-        sign = (rule.operator,) if rule.operator and rule.operator not in (*SYMBOLS, *rule.words) else ()
+        sign = (rule.sign,) if rule.sign and rule.sign not in (*SYMBOLS, *rule.words) else ()
         return (*rule.alphabet, *SYMBOLS, *sign, *rule.words, *rule.writes)
 
     @property

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -101,10 +102,9 @@ def start(spec: Spec, seed: int, bias: Lines | None, parent: Run | None) -> Tran
 def practised(spec: Spec, seed: int, parent: Run, report: Report | None) -> Trained:
     """The parent's model, trained on until its certificate holds; as it is if it can have none."""
     bias = parent.bias()
-    assert not isinstance(bias, tuple)
     model = start(spec, seed, bias, parent)
     recipe = replace(spec.training, steps=max(1, spec.training.steps // spec.practice))
-    facts = {"calibration_seconds": 0.0}
+    facts: dict[str, Any] = {"calibration_seconds": 0.0}
     try:
         made = practise(model, spec.sampler, recipe, seed, spec.practice, report)
     except InputError as error:

@@ -106,8 +106,8 @@ class Run:
         frame = pd.DataFrame(columns)
         return frame.astype({column: kind for column, kind in TABLES[name].items() if kind is not str})
 
-    def bias(self) -> Lines | SpanLines | None:
-        """The bias that was read out of a parent's attention, or None for a run that has none."""
+    def bias(self) -> Any:
+        """The bias that was read out of a parent's attention, `Lines` or `SpanLines`; None for a run that has none."""
         data = self.record.get("bias")
         return None if data is None else from_data(by_row(data), (SpanLines, Pattern, Task, Lines, Line))
 

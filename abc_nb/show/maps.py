@@ -75,7 +75,11 @@ def windows(*wanted: Window, width: int = 6) -> Figure:
         mask(axis, window.opened(layouts[kind], name, 0)[0].numpy())
         with_tokens(axis, ["$", *queries[:-1]] if name == "self" else keys, queries)
         what = "self-attention" if name == "self" else f"cross-attention, {kind}"
-        side = {"one": ", one side", "both": ", both sides"}[window.sides] if name == "cross" and window.w else ""
+        side = (
+            {"none": ", this place", "one": ", one side", "both": ", both sides"}[window.sides]
+            if name == "cross" and window.w
+            else ""
+        )
         axis.set(
             title=f"{what}\nw={window.w}{side}",
             aspect="equal",

@@ -1,8 +1,11 @@
 """What identifies an experiment: a name that people type, and a digest of all that a run of it depends on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+import pandas as pd
 
 from abc_nb.common.config import digest
 from abc_nb.common.errors import InputError
@@ -47,6 +50,10 @@ class Experiment:
     training: Any  # the recipe
     tests: tuple[tuple[int, int], ...]  # (length, samples) of its evaluation; more can be made later
 
+    def evaluate(self, model: Any, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
+        """Rows of accuracy: a row for each (length, samples), or several."""
+        raise NotImplementedError
+
     @property
     def data(self) -> dict[str, Any]:
         raise NotImplementedError
@@ -76,7 +83,7 @@ class Experiment:
 def train_command(experiment: Experiment | str | Name, seed: int = 0, profile: str = "quick") -> str:
     """What to type to train an experiment."""
     if isinstance(experiment, Experiment):
-        experiment, profile = experiment.name, experiment.profile
+        return train_command(experiment.name, seed, experiment.profile)
     return (
         f"abc-nb train {experiment}" + f" --profile {profile}" * (profile != "quick") + f" --seed {seed}" * (seed != 0)
     )

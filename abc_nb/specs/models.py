@@ -39,6 +39,15 @@ BASIC = {
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 # The source counted by place: equal places are equally far, in both operands.
 BY_PLACE = Model("RPE, by place", positions.Relative(), source_index="place", extends=True, tested="beyond")
+PAIR = {  # cross-attention sees the digits of this place alone: of two numbers a pair, which slides by two (v4 C.4)
+    f"pair-{index}-unpractised": scaffold(f"Pair window, {title}", position, sides="none")
+    for index, title, position in (
+        ("none", "no positions", positions.NoPosition()),
+        ("mod3", "index modulo 3", positions.Sinusoidal(PERIOD)),
+        ("plain", "plain index", positions.Sinusoidal()),
+    )
+}
+PAIR |= all_practised(PAIR)
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {  # of w = 1 with all periods, and of T = 3 and none with all windows
     (w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T if w == W or t in (PERIOD, None)
@@ -65,7 +74,7 @@ PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
     "abs": practised("window-cyclic", BASIC["window-cyclic"]),
     "abc": practised("abc-unpractised", ABC),
 }
-MODELS = BASIC | {"rpe-by-place": BY_PLACE} | GRID | WINDOWS | DECODER_ONLY | PRACTISED
+MODELS = BASIC | {"rpe-by-place": BY_PLACE} | PAIR | GRID | WINDOWS | DECODER_ONLY | PRACTISED
 MODELS |= before_practice(MODELS)
 _registered: Models = {}
 

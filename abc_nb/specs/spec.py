@@ -19,11 +19,12 @@ from abc_nb.common.config import check_fields, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import Layout
+from abc_nb.problems.library import REGISTRY
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import REGISTRY, Task
+from abc_nb.problems.tasks import Task
 from abc_nb.specs.changes import changed, without
 from abc_nb.specs.experiment import LABELS, LANGUAGE, Experiment, Name
-from abc_nb.specs.language import LanguageSpec, language_models, language_spec
+from abc_nb.specs.language import language_models, language_spec
 from abc_nb.specs.model import PERIOD, Model, layers
 from abc_nb.specs.models import models_of
 from abc_nb.specs.names import every_name, parse
@@ -117,8 +118,8 @@ class Spec(Experiment):
         return self.model if bias is None else replace(self.model, bias=bias)
 
 
-def spec(name: str | Name, profile: str = "quick", changes: Sequence[str] = ()) -> Spec | LanguageSpec:
-    """The spec of a name; InputError for a name, profile or change that is not possible.
+def spec(name: str | Name, profile: str = "quick", changes: Sequence[str] = ()) -> Any:
+    """The spec of a name, a `Spec` or a `LanguageSpec`; InputError for a name, profile or change that is not possible.
 
     Changes are of fields, as in `training.steps=3200`, and give another run.
     """

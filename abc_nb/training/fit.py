@@ -28,26 +28,27 @@ CHECKPOINT_SECONDS = 5.0
 
 @dataclass
 class Progress:
-    """Where a training stands, and where it is between rounds of practice."""
+    """Where a training stands, or several that follow each other, as the rounds of practice do."""
 
     step: int = 0
-    seconds: float = 0.0  # of training, over all resumptions
+    seconds: float = 0.0  # over all resumptions
     history: list[Validation] = field(default_factory=list)  # one row a validation
     end: int = 0  # steps in all, as far as is known
-    round: int = 0  # of practice; 0 before it
-    tried: int = 0  # contexts of `contexts`, between rounds
+    round: int = 0  # of practice
+    tried: int = 0  # contexts, of so many, while all of them are tried
     contexts: int = 0
 
 
 LossOfStep = Callable[[int, int], Iterable[Tensor]]  # of (step, rows): parts that add up to the step's loss
-Report = Callable[[Progress], None]
+Report = Callable[[Progress], object]
 
 
 class Training:
     """One training. Parts of a loss are differentiated one after the other, each before the next is computed.
 
     `validate` gives what a validation adds to the history, as the accuracy. `missed` is what a loss keeps of one step
-    for later ones, such as problems that were answered wrong; a checkpoint holds it.
+    for later ones, such as problems that were answered wrong; a checkpoint holds it. `progress` is that of trainings
+    before, which this one goes on counting; its recipe starts anew.
     """
 
     def __init__(
@@ -58,13 +59,19 @@ class Training:
         seed: int = 0,
         validate: Callable[[], Validation] = dict,
         missed: list[np.ndarray] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.model, self.loss_of_step, self.recipe, self.seed = model, loss_of_step, recipe, seed
         self.validate, self.missed = validate, [] if missed is None else missed
-        self.parameters = list(model.parameters())
+        self.progress = progress or Progress()
+        self.first, self.parameters = self.progress.step, list(model.parameters())
         self.device = self.parameters[0].device
         self.optimizers = recipe.optimizers(model)
-        self.progress = Progress()
+
+    @property
+    def history(self) -> list[Validation]:
+        """The validations of this training alone, with its own steps."""
+        return [row | {"step": row["step"] - self.first} for row in self.progress.history if row["step"] > self.first]
 
     def run(self, checkpoint: Path | None = None, report: Report | None = None) -> Progress:
         """Resume from `checkpoint` if it is there, and train to the end; save to it every few seconds and at the end.
@@ -76,10 +83,10 @@ class Training:
         start, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
         self.model.train()
         with torch.random.fork_rng([] if self.device.type == "cpu" else [self.device], device_type=self.device.type):
-            while self.progress.step < self.recipe.end(self.progress.history):
+            while self.progress.step < self.first + self.recipe.end(self.history):
                 loss = self.step()
                 self.progress.seconds = time.perf_counter() - start
-                if self.progress.step % self.recipe.validate_every == 0:
+                if (self.progress.step - self.first) % self.recipe.validate_every == 0:
                     self.add_row(loss)
                 if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
                     self.save(checkpoint)
@@ -93,21 +100,20 @@ class Training:
 
     def step(self) -> Tensor:
         """One optimiser step, which gives its loss; it counts only when it is complete."""
-        step, history = self.progress.step, self.progress.history
+        step, history = self.progress.step, self.history
         seed = torch.default_generator if self.device.type == "cpu" else torch  # for all devices: half a millisecond
         seed.manual_seed(stream(self.seed, step))
         self.model.zero_grad()
         losses = list[Tensor]()
         with tensor_cores(self.device):
-            for loss in self.loss_of_step(step, self.recipe.rows(step, history)):
+            for loss in self.loss_of_step(step, self.recipe.rows(step - self.first, history)):
                 loss.backward()
                 losses.append(loss.detach())
             nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip)
-            self.recipe.set_rates(self.optimizers, step, history)
+            self.recipe.set_rates(self.optimizers, step - self.first, history)
             for optimizer in self.optimizers:
                 optimizer.step()
-        self.progress.step += 1
-        self.progress.end = self.recipe.end(history)
+        self.progress.step, self.progress.end = step + 1, self.first + self.recipe.end(history)
         return torch.stack(losses).sum()
 
     def add_row(self, loss: Tensor) -> None:
@@ -147,11 +153,12 @@ def fit(
     seed: int = 0,
     validate: Callable[[], Validation] = dict,
     missed: list[np.ndarray] | None = None,
+    progress: Progress | None = None,
     checkpoint: Path | None = None,
     report: Report | None = None,
 ) -> Progress:
     """Train a model to the end, or go on from a checkpoint: see `Training`."""
-    return Training(model, loss_of_step, recipe, seed, validate, missed).run(checkpoint, report)
+    return Training(model, loss_of_step, recipe, seed, validate, missed, progress).run(checkpoint, report)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any] | None:

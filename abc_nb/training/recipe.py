@@ -1,13 +1,13 @@
 """Recipes: how long a training is, how many samples a step has, and which optimisers run at which rate.
 
-`fit` takes any object with these five methods and numbers. `TrainingConfig` is this package's recipe, and `OneCycle`
-the usual one for models of `transformers`.
+`TrainingConfig` is that of this package's models, and `OneCycle` a usual one for models of `transformers`. A recipe is
+given the `history` so far, one row for each validation.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from torch import nn
 from torch.optim import AdamW, Optimizer
@@ -17,30 +17,6 @@ from abc_nb.common.errors import InputError
 from abc_nb.training.optimizers import muon_and_adamw
 
 Validation = dict[str, float]  # step, seconds and loss, and what the training's own validation adds, as accuracy
-
-
-class Recipe(Protocol):
-    """What `fit` asks of a recipe; `history` has one row for each validation so far."""
-
-    @property
-    def clip(self) -> float:
-        """Largest norm of a step's gradient."""
-
-    @property
-    def validate_every(self) -> int:
-        """Steps from one validation to the next."""
-
-    def optimizers(self, model: nn.Module) -> list[Optimizer]:
-        """New optimisers of a model's parameters."""
-
-    def end(self, history: Sequence[Validation]) -> int:
-        """How many steps the training has, as far as is known."""
-
-    def rows(self, step: int, history: Sequence[Validation]) -> int:
-        """How many samples a step has."""
-
-    def set_rates(self, optimizers: Sequence[Optimizer], step: int, history: Sequence[Validation]) -> None:
-        """Set the learning rate of a step."""
 
 
 class Schedule(NamedTuple):
@@ -92,16 +68,18 @@ class TrainingConfig:
         return Schedule(fall, min(10 * fall, self.steps))
 
     def optimizers(self, model: nn.Module) -> list[Optimizer]:
-        """AdamW on everything, or on what Muon leaves."""
         return muon_and_adamw(model, self.learning_rate, self.matrix_learning_rate if self.optimizer == "muon" else 0)
 
     def end(self, history: Sequence[Validation]) -> int:
+        """How many steps the training has, as far as is known."""
         return self.schedule(history).end
 
     def rows(self, step: int, history: Sequence[Validation]) -> int:
+        """How many samples a step has."""
         return self.held_batch if step < self.schedule(history).fall else self.batch
 
     def set_rates(self, optimizers: Sequence[Optimizer], step: int, history: Sequence[Validation]) -> None:
+        """Set the learning rates of a step."""
         relative = self.schedule(history).rate(step, self.warmup)
         for optimizer, rate in zip(optimizers, (self.learning_rate, self.matrix_learning_rate), strict=False):
             optimizer.param_groups[0]["lr"] = rate * relative
@@ -146,3 +124,6 @@ class OneCycle:
 def between(start: float, end: float, share: float) -> float:
     """A number on the way from `start` to `end` along half a cosine."""
     return end + (start - end) / 2.0 * (math.cos(math.pi * share) + 1)
+
+
+Recipe = TrainingConfig | OneCycle

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from abc_nb.bias.spans import SpanLines, positions
+from abc_nb.bias.base import Bias
+from abc_nb.bias.spans import positions
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Cache, Record
 from abc_nb.model.transformer import Transformer
@@ -81,10 +82,9 @@ def likeliest(model: Transformer, text: str) -> Tensor:
     return torch.cat([part.argmax(-1).cpu() for part in parts])
 
 
-def text_bias(model: Transformer) -> SpanLines:
-    """The model's bias of rows of text; of a plain model that without patterns, under which all is text."""
-    bias = model.config.bias
-    return bias if isinstance(bias, SpanLines) else SpanLines(1)
+def text_bias(model: Transformer) -> Bias:
+    """The model's bias; a plain one has no patterns, so that all is text."""
+    return model.config.bias
 
 
 def rows_of(model: Transformer, texts: Sequence[str]) -> list[Spans]:
@@ -105,7 +105,7 @@ def logits(
     own = where[:, None, first:, None]  # one index for all heads and pairs of numbers
     x = model.embed(tokens, where[:, first:])
     for number, layer in enumerate(model.decoder.layers):
-        if bias.first(number) == number:  # otherwise it has the lines of the layer before
+        if bias.same_as(number) == number:  # otherwise it has the lines of the layer before
             added = torch.stack([bias.rows(spans, number, first, last) for spans in rows]).to(device)
         inner = layer.self_residual.norm(x)
         both = cache.put(number, layer.keys_values(x, own))

@@ -11,7 +11,6 @@ Shapes: A characters, N contexts, K keys, H heads, D numbers of a state, V token
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path as File
@@ -27,13 +26,10 @@ from abc_nb.common.files import write_bytes
 from abc_nb.hf.contexts import Answers, Contexts
 from abc_nb.hf.text import token_of
 from abc_nb.model.eight_bits import packed, unpacked
-from abc_nb.problems.spans import EQUALS, Pattern
+from abc_nb.problems.spans import EQUALS, Pattern, written_in
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-
-SPACES = re.compile(r"(?<=[\d)]) ?([^\w\s]) ?(?=\d|$)")  # around a sign between two numbers, or at the end
 
 
 class Path(Answers):
@@ -152,17 +148,18 @@ class Calculator:
     def next_digit(self, text: str) -> str | None:
         """The digit of an answer that follows a text; empty behind its last one, and None where no answer is written.
 
-        Spaces around signs are passed over.
+        Problems are found as people write them, with spaces around signs.
         """
-        begun, equals, written = SPACES.sub(r"\1", text).rpartition(EQUALS)
+        begun, equals, written = text.rpartition(EQUALS)
+        written = written.removeprefix(" ")
         if not equals or (written and not written.isdigit()):
             return None
-        spans = self.path.bias.spans(begun + equals)
-        if not spans or not spans[-1].finished or spans[-1].end != len(begun) + 1:
+        last = [*written_in(begun + equals, self.path.bias.patterns, people=True)][-1:]
+        if not last or not last[0].finished or last[0].end != len(begun) + 1:
             return None
-        answer = self.answer(spans[-1].pattern, begun[spans[-1].start :] + equals)
+        answer = self.answer(last[0].pattern, last[0].operands)
         return answer[len(written) : len(written) + 1] if answer.startswith(written) else None
 
-    def worked_out(self, pattern: Pattern, problem: str) -> str:
+    def worked_out(self, pattern: Pattern, operands: Sequence[str]) -> str:
         """The whole answer to a problem, as people write it."""
-        return pattern.task.said(self.path.answer(pattern, pattern.operands(problem)))
+        return pattern.task.said(self.path.answer(pattern, operands))

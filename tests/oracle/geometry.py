@@ -110,9 +110,9 @@ class Width:
             return [step]
         if attention == "self":
             return [step - back for back in range(w + 1)]
-        left = w * (self.bias["sides"] == "both")
+        left, right = {"none": (0, 0), "one": (0, w), "both": (w, w)}[self.bias["sides"]]
         units = self.last
-        return {unit - self.stride * step + side for unit in units for side in range(-left, w + 1)}
+        return {unit - self.stride * step + side for unit in units for side in range(-left, right + 1)}
 
     def on_line(self, line: Line, attention: str, step: int, keys: int) -> int | None:
         """The column that a line opens at a step, if it lies inside what the line runs over."""

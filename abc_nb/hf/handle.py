@@ -1,0 +1,224 @@
+"""The handle of a bias that is on a model of `transformers`: what each forward pass is under, and how it comes off.
+
+The bias lives on the model's attention modules: each gets a copy of its configuration, which names the attention of
+this package, so that other models of the same configuration stay as they are. What belongs to a forward pass belongs to
+the thread in which it runs, so that several threads can use one model.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from abc_nb.bias import Bias
+from abc_nb.common.config import to_data
+from abc_nb.common.errors import InputError
+from abc_nb.common.files import write_text
+from abc_nb.hf.attention import NAME, Pass, Place, register
+from abc_nb.hf.flex import LONG
+from abc_nb.hf.rows import Rows, real_tokens, rows_of_layouts
+from abc_nb.hf.text import Reader, rows_of_text
+
+FILE = "abc_nb.json"  # of the bias, beside a saved model
+
+
+@dataclass
+class Setting:
+    """What forward passes are under."""
+
+    bias: Bias
+    layout: Any = None  # of the rows, if they are one problem each
+    period: int | None = None
+    reader: Reader | None = None  # of rows of text
+    rows: Rows | None = None  # in the place of those that are found
+
+    @property
+    def places_tokens(self) -> bool:
+        """Whether tokens stand where the bias says, whatever positions are passed."""
+        return self.reader is not None or self.period is not None
+
+
+class Attached(AbstractContextManager["Attached"]):
+    """A bias on a model: a context manager, and the handle with which the bias is taken off again."""
+
+    def __init__(self, model: nn.Module, setting: Setting) -> None:
+        from transformers import PreTrainedModel
+
+        self.model: Any = model
+        self.shared, self.local = setting, threading.local()
+        self.latest: Pass | None = None  # of any thread: gradients of a GPU are computed in a thread without a pass
+        self.heads, self.long = 1, LONG  # of the model; tokens from which on FlexAttention is taken
+        self.countable = False  # whether the model can be told where its tokens stand, and counts from 0 itself
+        self.hooks: list[Any] = []
+        self.layers: list[Any] = []  # in the order in which they attend
+        self.configs: list[tuple[Any, Any, Any]] = [  # a module, its own configuration, and the one in its place
+            (module, module.config, copy.copy(module.config))
+            for module in model.modules()
+            if hasattr(vars(module).get("config"), "_attn_implementation") and not isinstance(module, PreTrainedModel)
+        ]
+
+    # ---- what passes are under
+
+    @property
+    def setting(self) -> Setting:
+        """What the passes of this thread are under."""
+        own: Setting | None = getattr(self.local, "setting", None)
+        return own or self.shared
+
+    @property
+    def bias(self) -> Bias:
+        return self.setting.bias
+
+    @bias.setter
+    def bias(self, bias: Bias) -> None:
+        self.setting.bias = bias
+
+    @property
+    def layout(self) -> Any:
+        """Where the tokens of a problem stand: one for all rows, or a sequence of one for each."""
+        return self.setting.layout
+
+    @layout.setter
+    def layout(self, layout: Any) -> None:
+        self.setting.layout = layout
+
+    @contextmanager
+    def lent(self, **other: Any) -> Iterator[Attached]:
+        """With other fields of `Setting` in the passes of this thread, for a `with` block."""
+        before = self.setting
+        self.local.setting = replace(before, **other)
+        try:
+            yield self
+        finally:
+            self.local.setting = before
+
+    # ---- on a model and off again
+
+    def install(self, inner: nn.Module) -> None:
+        """Put this package's attention in the place of the own one of `inner`, which all calls of a model run."""
+        self.base: Any = inner
+        self.names = list(inspect.signature(inner.forward).parameters)
+        for module, _, private in self.configs:
+            private._attn_implementation_internal = NAME
+            module.config = private
+            setattr(module, NAME, Place(self))
+        self.hooks = [
+            inner.register_forward_pre_hook(self.before, with_kwargs=True),
+            inner.register_forward_hook(self.after, with_kwargs=True),
+        ]
+        self.model.save_pretrained, self.model.init_continuous_batching = self.save, self.refuse_batching
+
+    def keep_layers(self) -> None:
+        """Leave alone what has a configuration and does not attend."""
+        for module, own, _ in self.configs:
+            if vars(module)[NAME].layer is None:
+                module.config = own
+                delattr(module, NAME)
+
+    def detach(self) -> None:
+        """Leave the model as it was; a second call does nothing."""
+        for name in ("save_pretrained", "init_continuous_batching"):
+            vars(self.model).pop(name, None)
+        for hook in self.hooks:
+            hook.remove()
+        for module, own, private in self.configs:
+            if vars(module).get("config") is private:
+                module.config = own
+            vars(module).pop(NAME, None)
+        self.configs = []
+
+    def __exit__(self, *_: object) -> None:
+        self.detach()
+
+    def save(self, folder: str | Path, *args: Any, **more: Any) -> None:
+        """What `save_pretrained` of a model under a bias does: the model, its bias and the tokenizer of its text."""
+        type(self.model).save_pretrained(self.model, folder, *args, **more)
+        if self.shared.reader is not None:
+            self.shared.reader.tokenizer.save_pretrained(folder)
+        data = {name: to_data(getattr(self.shared, name)) for name in ("bias", "layout", "period")}
+        write_text(Path(folder) / FILE, json.dumps(data | {"text": self.shared.reader is not None}, indent=1) + "\n")
+
+    def refuse_batching(self, *_: object, **__: object) -> NoReturn:
+        raise InputError(
+            "generate_batch packs prompts into one row, which a bias cannot tell apart: take generate, with padding on "
+            "the left"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "local"} | {"latest": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        register()  # in the process that loads a model under a bias
+        vars(self).update(state | {"local": threading.local()})
+
+    # ---- a pass
+
+    @property
+    def running(self) -> Pass:
+        """The forward pass of this thread."""
+        run: Pass | None = getattr(self.local, "run", None) or self.latest
+        if run is None:
+            raise InputError("a layer under a bias is run by its model alone: call the model")
+        return run
+
+    def before(
+        self, _: nn.Module, args: tuple[Any, ...], given: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Before a forward pass: find the rows of its tokens, and give these their positions."""
+        self.check_usable()
+        given = dict(zip(self.names, args, strict=False)) | given
+        tokens = next((given[name] for name in ("input_ids", "inputs_embeds") if given.get(name) is not None), None)
+        if tokens is None:
+            return (), given
+        setting, cache, last = self.setting, given.get("past_key_values"), getattr(self.local, "run", None)
+        seen, old = 0 if cache is None else int(cache.get_seq_length()), last and last.rows
+        size = tokens.shape[0], tokens.shape[1]
+        real, finish = real_tokens(given.get("attention_mask"), size, seen, old), None
+        if setting.rows is not None:
+            rows = setting.rows
+        elif setting.reader is not None:
+            rows, finish = rows_of_text(setting.bias, setting.reader, given, seen, real)
+        else:
+            rows = rows_of_layouts(setting.bias, setting.layout, setting.period, size, seen, real, old)
+        wanted = bool(given.get("output_attentions") or self.base.config.output_attentions)
+        self.local.run = self.latest = Pass(rows, finish, wanted)
+        where = rows.positions()
+        if where is not None and (setting.places_tokens or given.get("position_ids") is None):
+            if not (setting.places_tokens or self.countable):
+                raise InputError("this model's positions are its own: put padding behind the problems, not before them")
+            given["position_ids"] = where.to(tokens.device)
+        return (), given
+
+    def check_usable(self) -> None:
+        """InputError where another configuration took the bias off, and where a model is exported."""
+        if any(module.config._attn_implementation != NAME for module in self.layers):
+            raise InputError(
+                "the bias on this model was lost, since its attention has another configuration: detach the handle, "
+                "and attach the bias again"
+            )
+        if torch.compiler.is_exporting():
+            raise InputError("a model is not exported under a bias, which depends on its rows: detach the bias first")
+
+    def after(self, _: nn.Module, args: object, given: object, found: Any) -> None:
+        """After a forward pass."""
+        finish = self.running.finish
+        if finish is not None and isinstance(found, dict):
+            finish(found)
+
+    def layer_of(self, module: nn.Module, query: Tensor) -> int:
+        """Which layer attends, counted from 0 in the order in which they do it first."""
+        place: Place = vars(module)[NAME]
+        if place.layer is None:
+            place.layer, self.heads = len(self.layers), query.shape[1]
+            self.layers.append(module)
+        return place.layer

@@ -1,0 +1,118 @@
+"""What stands before a problem in a text: the grammar is in `spans.py`, and this reads it from left to right.
+
+A text is read token by token, and a token changes the place that is reached: each is looked at once.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Literal
+
+# What was read last: nothing that counts, a relation or opening bracket, a word, a word that a list's number follows
+# (`Step`), that number, a number alone, something longer with a number in it, a sign behind a number, a sign that a
+# number would belong to, an answer.
+Place = Literal["start", "open", "word", "label", "labelled", "number", "joined", "sign", "prefix", "answer"]
+Kind = Literal["number", "word", "space", "line", "relation", "open", "close", "mark", "sign", "nothing"]
+
+TOKEN = re.compile(r"\w+|[^\S\n\r]+|[\s\S]")
+LABELS = {"step", "question", "problem", "exercise", "example", "part", "item", "task", "case", "line", "q"}
+SIGNS_IN_WORDS = {"x", "plus", "minus", "times", "over", "by", "mod", "div"}
+RELATIONS, ROOTS, SIGNS = "=<>≠≤≥≈≡≅≃∼∴∵", "√∛∜∑∏∫", "*/\\%&@•·‣◦|"
+OF_CATEGORY: dict[str, Kind] = {"Nd": "number", "Nl": "number", "No": "number", "Sm": "sign", "Sk": "sign"}
+OF_CATEGORY |= {"Pd": "sign", "So": "sign", "Ps": "open", "Pi": "open", "Sc": "open", "Pe": "close", "Pf": "close"}
+OF_CATEGORY |= {"Mn": "nothing", "Mc": "nothing", "Me": "nothing", "Cf": "nothing"}
+NUMERIC: tuple[Place, ...] = ("labelled", "number", "joined", "answer")
+
+
+@lru_cache(maxsize=4096)
+def kind_of(character: str) -> Kind:
+    """What a token is that begins with a character."""
+    if character.isspace():
+        return "line" if character in "\n\r\x0b\x0c\x85\u2028\u2029" else "space"
+    if character in RELATIONS or "\u2190" <= character <= "\u21ff":  # arrows
+        return "relation"
+    if character in SIGNS:
+        return "sign"
+    if character.isalpha() or character == "_":
+        return "word"
+    return "mark" if character == "`" else OF_CATEGORY.get(unicodedata.category(character), "mark")
+
+
+class Before:
+    """A text that is read from left to right, up to the token that begins `at`."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.place: Place = "start"
+        self.gap = False  # whether a space stands behind what was read
+
+    def problem_may_begin(self) -> bool:
+        """Whether what stands here is no part of something longer that was read."""
+        if self.gap and self.place in ("number", "labelled"):
+            return kind_of(self.text[self.at]) == "word"
+        return self.place in ("start", "open") or (self.gap and self.place in ("word", "label", "answer"))
+
+    def skip(self, end: int, place: Place) -> None:
+        """Go on behind a problem."""
+        self.at, self.gap, self.place = end, False, place
+
+    def step(self) -> None:
+        """Read a token."""
+        found = TOKEN.match(self.text, self.at)
+        assert found is not None  # as the last alternative takes any character
+        token, self.at = found[0], found.end()
+        kind = kind_of(token[0])
+        if kind == "space":
+            self.gap = True
+        elif kind != "nothing":
+            spaced = self.text[self.at : self.at + 1].isspace() or self.at == len(self.text)
+            self.place = place_behind(self.place, self.gap, kind, token if kind != "number" else "", spaced)
+            self.gap = kind == "line"
+
+
+@lru_cache(maxsize=2**14)
+def place_behind(place: Place, gap: bool, kind: Kind, token: str, spaced: bool) -> Place:
+    """The place behind a token, with a `gap` between it and what was read before, and `spaced` if a space follows."""
+    if kind == "number":
+        return "labelled" if place == "label" else "number" if place in ("start", "open", "word") else "joined"
+    if kind == "word":
+        return behind_word(place, token)
+    if kind == "line":
+        return "sign" if place == "sign" else "start"
+    if kind == "relation":
+        return "open"
+    if kind == "open":
+        return "sign" if place == "sign" or place in NUMERIC else "open"
+    if kind == "close":
+        if place in ("number", "labelled"):
+            return "start" if spaced else "joined"  # `1)` is a mark
+        return "joined" if place in ("joined", "sign") else "word"
+    return behind_mark(place, gap, token, spaced) if kind == "mark" else behind_sign(place, token, spaced)
+
+
+def behind_word(place: Place, token: str) -> Place:
+    if place in NUMERIC and token.lower() in SIGNS_IN_WORDS:
+        return "sign"
+    if place == "sign":
+        return "joined"  # what the sign wants can be a letter
+    return "label" if token.lower() in LABELS else "word"
+
+
+def behind_mark(place: Place, gap: bool, token: str, spaced: bool) -> Place:
+    """A mark ends what is before it if a space follows; inside of numbers, and as `:` between spaces, it does not."""
+    if spaced and not (token == ":" and gap and place in NUMERIC):
+        return "start"
+    if place == "sign" or (place in NUMERIC and token != ";"):
+        return "sign"
+    return "prefix" if token in ".," else "start"
+
+
+def behind_sign(place: Place, token: str, spaced: bool) -> Place:
+    """A sign wants a number; before a space it is a mark instead, but not behind a number, a relation or a bracket.
+
+    A dash behind a list's number is a mark, too.
+    """
+    dash = place == "labelled" and spaced and unicodedata.category(token) == "Pd"
+    if place == "sign" or (place in NUMERIC and not dash):
+        return "sign"
+    return "prefix" if not spaced or token in ROOTS or place == "open" else "start"
