@@ -18,8 +18,10 @@ from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.runs import runner, store
 from abc_nb.runs.store import Run
+from abc_nb.specs.experiment import LANGUAGE, Experiment
 from abc_nb.specs.names import matching
 from abc_nb.specs.spec import spec
+from abc_nb.training.evaluation import wilson
 from abc_nb.training.status import Status
 
 
@@ -32,9 +34,27 @@ def show(frame: pd.DataFrame) -> None:
     print(frame.to_string(index=False))
 
 
+def show_tests(rows: pd.DataFrame) -> None:
+    """The rows of an evaluation, with the share that is right and its 95% interval."""
+    if rows.empty:
+        print("it has learned no problems that could be tested")
+        return
+    intervals = [wilson(correct, samples) for correct, samples in zip(rows.correct, rows.samples, strict=True)]
+    shares = pd.DataFrame(intervals, columns=["ci_low", "ci_high"]).assign(accuracy=rows.correct / rows.samples)
+    columns = [column for column in ("task", "length", "samples", "correct") if column in rows]
+    show(rows[columns].join(shares[["accuracy", "ci_low", "ci_high"]]))
+
+
+def experiments(arguments: Namespace) -> list[Experiment]:
+    """Those of a pattern, as a profile has them; where it has some, those that it lacks are left out."""
+    names = matching(arguments.pattern)
+    there = [name for name in names if name.task != LANGUAGE or arguments.profile == "quick"]
+    return [spec(name, arguments.profile) for name in there or names]
+
+
 def list_(arguments: Namespace) -> None:
     rows = []
-    for experiment in (spec(name, arguments.profile) for name in matching(arguments.pattern)):
+    for experiment in experiments(arguments):
         runs = [run for seed in store.seeds(experiment) if (run := store.find(experiment, seed)) is not None]
         seeds = " ".join(str(run.seed) for run in runs)
         rows.append((experiment.name, experiment.title, seeds, " ".join(str(run.seed) for run in runs if run.weights)))
@@ -52,13 +72,13 @@ def train(arguments: Namespace) -> None:
     run = runner.ensure(experiment, arguments.seed)
     steps, seconds = run.facts["steps"], run.facts["seconds"]["training"]
     print(f"{experiment.name} seed {run.seed}: {steps} steps in {seconds:.0f} s, kept in {run.folder}")
-    show(run.table("evaluation"))
+    show_tests(run.table("evaluation"))
 
 
 def evaluate(arguments: Namespace) -> None:
     run = trained(arguments)
     tests = [(length, arguments.samples) for length in arguments.lengths]
-    show(run.spec.evaluate(run.model().to(devices.device()), tests))
+    show_tests(run.spec.evaluate(run.model().to(devices.device()), tests))
 
 
 @devices.one_thread()  # one token at a time is too little to share
@@ -125,10 +145,8 @@ def said(certificate: Certificate) -> int:
 def sweep(arguments: Namespace) -> int:
     from abc_nb.runs import sweep as sweeping
 
-    experiments = [spec(name, arguments.profile) for name in matching(arguments.pattern)]
-    return (
-        1 if sweeping.sweep([(each, seed) for seed in arguments.seeds for each in experiments], arguments.dask) else 0
-    )
+    jobs = [(experiment, seed) for seed in arguments.seeds for experiment in experiments(arguments)]
+    return 1 if sweeping.sweep(jobs, arguments.dask) else 0
 
 
 def notebooks(arguments: Namespace) -> None:

@@ -1,5 +1,6 @@
 """Certificates that the audit shows: small models, lists and bases, groups of seeds; and what is wrong."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,8 +13,10 @@ from abc_nb.bias.lines import Lines
 from abc_nb.certificates.certify import can_be_certified, contexts_of
 from abc_nb.certificates.counterexamples import Shortest
 from abc_nb.certificates.counterexamples import shortest_wrong as shortest_wrong_of
+from abc_nb.runs import store
 from abc_nb.runs.store import Run
-from abc_nb.specs.experiment import Name
+from abc_nb.show.titles import of_task
+from abc_nb.specs.experiment import LANGUAGE, Name
 from abc_nb.specs.models import known
 from abc_nb.specs.names import ARITHMETIC, LISTS
 from abc_nb.specs.spec import GROUPS, Spec, spec
@@ -23,6 +26,23 @@ from audit.studies import ABLATED, BASES, STUDIES
 
 TABLES_PRACTISED = tuple(name for name, model in TRACED.items() if model.practice)
 WRONG = ["task", "model", "seed", "problem", "answer", "right"]
+
+
+def uncertified(method: str) -> dict[str, int]:
+    """How many shipped models of a method, `abs` or `abc`, are not certified after practice: of all seeds and bases.
+
+    By kind: language models, of which every form has to be certified; decoder-only ones; others by their task.
+    """
+    counts = Counter[str]()
+    for record in store.records("shipped"):
+        practised = {"practice", "practised"} & record["facts"].keys()
+        certificates = record.get("certificates", [])
+        proven = certificates and all(each["certified"] for each in certificates)
+        if practised and not proven and method in record["model"].split("-"):
+            alone = "decoder" in record["model"].split("-")
+            other = "decoder-only" if alone else of_task(record["task"])
+            counts["language model" if record["task"] == LANGUAGE else other] += 1
+    return dict(counts)
 
 
 def smallest(found: Results) -> pd.DataFrame:

@@ -1,11 +1,7 @@
-"""Claims of the paper and their verdicts, by one rule.
+"""Claims of the paper and the one rule of their verdicts; `verdicts` has a function for each claim.
 
-`data/claims.csv` has a row per claim: its criterion in words, its `rule`, what it is `at_most` where every run agrees,
-its finding with places for the parts (see `Part`), and what would `decide` it. `data/counts.csv` has what it counts:
-`rows` names studies or a measure, `models` and `tasks` choose from them by patterns (`!` leaves out), `label` groups
-the runs; `among`, `undecided` and `agrees` are conditions on a run's columns. The part `runs` decides.
-
-A run is undecided if it never learned its training task, or was never made though its group needs `SEEDS`.
+`data/claims.csv` has a row per claim, with its criterion in words and what would `decide` it. A run is undecided if it
+never learned its training task, or was never made though its group needs `SEEDS`.
 
 - A claim about all runs holds if every run agrees, and in part if half of them do or all of one group.
 - A claim that some model does a thing holds if one group does, with most of its runs, and in part if any run does.
@@ -19,17 +15,16 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any, NamedTuple, cast
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from abc_nb.analysis import statistics
 from abc_nb.show import titles
 from audit import DATA
-from audit.measures import frame, measured
+from audit.measures import frame
 from audit.models import PAPER_BATCH
-from audit.results import Results
 
 VERDICTS = ("holds", "holds with changes", "in part", "differs", "undecided", "not tested", "definition", "not run")
 ABOUT = ("all", "some", "none")  # of the runs: what a claim says
@@ -39,6 +34,7 @@ SEEDS = 5  # of every task and model
 RUN = ["task", "base", "model", "seed"]  # columns that say which run a row is of
 MORE = "more seeds, or trainings that go on until validation is at 99%."
 REGIMES = {"padded-20": "padded to twenty digits"}  # where a verdict calls one otherwise than runs do
+Which = Callable[[pd.DataFrame], Any]  # of some runs those that meet a condition
 
 
 class Verdict(NamedTuple):
@@ -56,44 +52,8 @@ class Verdict(NamedTuple):
 
 def known() -> dict[str, Any]:
     """The paper's claims by id, as named tuples of texts."""
-    return {claim.id: claim for claim in rows_of("claims")}
-
-
-def rows_of(table: str) -> list[Any]:
-    return [*pd.read_csv(DATA / f"{table}.csv", dtype=str, keep_default_na=False).itertuples(index=False)]
-
-
-def judge(results: Results, ids: Sequence[str]) -> list[Verdict]:
-    """The verdicts on some claims, from the results that are there."""
-
-    @cache
-    def read(rows: str) -> pd.DataFrame:
-        return measured(results, rows)
-
-    claims, counts = known(), rows_of("counts")
-    return [verdict(claims[id], parts_of([count for count in counts if count.id == id], read)) for id in ids]
-
-
-def verdict(claim: Any, parts: dict[str, Part]) -> Verdict:
-    """The verdict on a claim from its parts; its rule is one of `ABOUT`, or `algebra`, of which one run is enough."""
-    runs = parts.get("runs", Part(nothing(frame([]))))
-    counts = [n._replace(undecided=0) if claim.rule == "algebra" else n for n in runs.counts.values()]
-    judgement = str(claim.rule) if claim.rule in VERDICTS else by_counts(counts, claim.at_most, claim.rule)
-    finding = "None was trained." if judgement == "not run" else claim.finding.format_map(parts)
-    if judgement in ("undecided", "not tested"):
-        finding += f" To decide it: {claim.decide or MORE}"
-    met, of, undecided = total(counts)
-    agree = f"{met} of {of} runs agree" + (f", {undecided} undecided" if undecided else "")
-    return Verdict(
-        claim.id,
-        judgement,
-        finding,
-        runs=agree if claim.rule in ABOUT and judgement != "not run" else "",
-        reading=claim.reading,
-        regime=" and ".join(REGIMES.get(name, name) for name in runs.runs.regime.unique()),
-        seeds=statistics.ends(runs.seeds),
-        size=claim.size,
-    )
+    rows = pd.read_csv(DATA / "claims.csv", dtype=str, keep_default_na=False).itertuples(index=False)
+    return {str(claim.id): claim for claim in rows}
 
 
 class Count(NamedTuple):
@@ -159,10 +119,13 @@ class Part:
     it is undecided and whether it agrees.
 
     In a finding `{part}` is how many of all agree, `{part:each}` tells every group, `{part:met}` those of which some
-    run agrees, `{part:most}` those of which most do, and `{part[column]:.2f}` a number of the runs.
+    run agrees, `{part:most}` those of which most do, and `{part['column']:.2f}` a number of the runs.
     """
 
     runs: pd.DataFrame
+
+    def __add__(self, other: Part) -> Part:
+        return Part(pd.concat([self.runs, other.runs], ignore_index=True))
 
     @cached_property
     def counts(self) -> dict[str, Count]:
@@ -182,7 +145,7 @@ class Part:
 
     def __getitem__(self, column: str) -> Values:
         runs = self.runs[self.runs.among]
-        return Values(runs[column], runs.label)
+        return Values(runs[column] if column in runs else pd.Series(dtype=float), runs.label)
 
     def __format__(self, which: str) -> str:
         if not which:
@@ -191,42 +154,58 @@ class Part:
         return "; ".join(f"{label} {n}" for label, n in self.counts.items() if share < 0 or n.reaches(share)) or "none"
 
 
-def parts_of(counts: Iterable[Any], read: Callable[[str], pd.DataFrame]) -> dict[str, Part]:
-    """The parts of a claim by name; runs of one name are put together."""
-    parts: dict[str, list[pd.DataFrame]] = {}
-    for count in counts:
-        runs = pd.concat([read(rows) for rows in count.rows.split(", ")]).drop_duplicates(RUN, ignore_index=True)
-        parts.setdefault(count.part, []).append(chosen(runs, count))
-    return {name: Part(pd.concat(own, ignore_index=True)) for name, own in parts.items()}
+def at(runs: pd.DataFrame, digits: int) -> pd.Series:
+    """Percent right at a length; a length that was not tested meets no condition."""
+    return runs.get(f"at_{digits}", pd.Series(float("nan"), index=runs.index))
 
 
-def chosen(runs: pd.DataFrame, count: Any) -> pd.DataFrame:
-    """Those of the runs that a claim counts, with the columns `among`, `undecided`, `agrees`, `label`."""
-    for column, patterns in (("task", count.tasks), ("model", count.models)):
+def learned(runs: pd.DataFrame) -> pd.Series:
+    """Which runs interpolate: 99% are right in validation."""
+    return runs.validation >= 99
+
+
+def unlearned(runs: pd.DataFrame) -> pd.Series:
+    return runs.validation < 99
+
+
+def right(digits: int, least: float = 99) -> Which:
+    """Which runs are right on so many percent at a length."""
+    return lambda runs: at(runs, digits) >= least
+
+
+def every(runs: pd.DataFrame) -> pd.Series:
+    return pd.Series(True, index=runs.index)
+
+
+def none(runs: pd.DataFrame) -> pd.Series:
+    return pd.Series(False, index=runs.index)
+
+
+def count(
+    runs: pd.DataFrame,
+    models: str,
+    tasks: str,
+    agrees: Which,
+    label: str = "",
+    undecided: Which = none,
+    among: Which = every,
+) -> Part:
+    """The runs of some models and tasks, given by patterns (`!` leaves out), as a claim counts them.
+
+    `label` groups the runs, as in `{regime}, {task}`. Of those `among` a claim's runs, some are `undecided`, and of the
+    others it asks which ones agree.
+    """
+    for column, patterns in (("task", tasks), ("model", models)):
         names = matching(patterns.split(), runs[column].unique())
         runs = runs[runs[column].isin(names)].sort_values(column, key=lambda own: own.map(names.index), kind="stable")
     if runs.empty:
-        return nothing(runs)
-    asking = {name: asked(runs, getattr(count, name)) for name in ("among", "agrees")}
-    runs = runs.assign(**asking, undecided=asked(runs, count.undecided) if count.undecided else False)
+        return Part(runs.assign(among=True, undecided=False, agrees=True, label=""))
+    runs = runs.assign(among=among(runs), agrees=agrees(runs), undecided=undecided(runs))
     named = runs.assign(model=runs.model.map(titles.of_models(runs.model)), task=runs.task.map(titles.of_task))
-    for field in reversed(re.findall(r"{(\w+)}", count.label)):  # groups stand in the order of the label's first field
+    for field in reversed(re.findall(r"{(\w+)}", label)):  # groups stand in the order of the label's first field
         named = named.sort_values(field, key=lambda own: own.map(list(own.unique()).index), kind="stable")
-    labels = [count.label.format_map(row) for row in named.to_dict("records")]
-    return runs.loc[named.index].assign(label=labels)
-
-
-def nothing(runs: pd.DataFrame) -> pd.DataFrame:
-    """A frame without rows, with the columns of `chosen`."""
-    return runs.assign(among=True, undecided=False, agrees=True, label="")
-
-
-def asked(runs: pd.DataFrame, condition: str) -> pd.Series:
-    """Which runs meet a condition on their columns; without one all do. A length that was not tested meets none."""
-    if not condition:
-        return pd.Series(True, index=runs.index)
-    untested = set(re.findall(r"at_\d+", condition)) - set(runs)
-    return cast(pd.Series, runs.assign(**dict.fromkeys(untested, float("nan"))).eval(condition, engine="python"))
+    labels = [label.format_map(row) for row in named.to_dict("records")]
+    return Part(runs.loc[named.index].assign(label=labels).reset_index(drop=True))
 
 
 def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
@@ -235,3 +214,27 @@ def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
     wanted = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
     left = [name for name in names if not any(fnmatch.fnmatch(name, pattern) for pattern in out)]
     return list(dict.fromkeys(name for pattern in wanted for name in left if fnmatch.fnmatch(name, pattern)))
+
+
+class Judgement(NamedTuple):
+    """What a claim's function says: a sentence, and the runs that decide it by a rule, or else the verdict itself."""
+
+    finding: str
+    runs: Part = Part(frame([]).assign(among=True, undecided=False, agrees=True, label=""))
+    about: str = "all"  # one of `ABOUT`, or `algebra`, of which one run is enough
+    at_most: str = "holds"  # where every run agrees
+    verdict: str = ""  # one of `VERDICTS` that is no matter of runs
+
+    def of(self, claim: Any) -> Verdict:
+        """The verdict on a claim, which `known` has."""
+        counts = [n._replace(undecided=0) if self.about == "algebra" else n for n in self.runs.counts.values()]
+        verdict = self.verdict or by_counts(counts, self.at_most, self.about)
+        finding = "None was trained." if verdict == "not run" else self.finding
+        if verdict in ("undecided", "not tested"):
+            finding += f" To decide it: {claim.decide or MORE}"
+        met, of, undecided = total(counts)
+        agree = f"{met} of {of} runs agree" + (f", {undecided} undecided" if undecided else "")
+        counted = self.about in ABOUT and not self.verdict and verdict != "not run"
+        regimes = " and ".join(REGIMES.get(name, name) for name in self.runs.runs.regime.unique())
+        seeds = statistics.ends(self.runs.seeds)
+        return Verdict(claim.id, verdict, finding, agree * counted, claim.reading, regimes, seeds, claim.size)

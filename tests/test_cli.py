@@ -6,27 +6,33 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
+import nbformat
 import pandas as pd
 import pytest
 from conftest import Folders
+from helpers import assert_same_result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nbformat.v4 import new_code_cell, new_notebook
 
 import abc_nb
 from abc_nb.cli import main
 from abc_nb.common import paths
+from abc_nb.common.errors import InputError
+from abc_nb.runs import store, sweep
 from abc_nb.runs.store import Run
 from abc_nb.specs.names import every_name
-from abc_nb.training.evaluation import COLUMNS
 
 SMOKE = ["--profile", "smoke"]
-COMMANDS = ["list", "train", "evaluate", "compute", "sweep", "notebooks", "ship"]
+COMMANDS = ["list", "train", "evaluate", "compute", "certify", "sweep", "notebooks", "ship"]
 Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
 def trained(vanilla: Run, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain model of Addition, of a few steps, has been made here."""
     monkeypatch.setenv("ABC_NB_RUNS", str(vanilla.folder.parent))
 
 
@@ -35,6 +41,10 @@ def output(capsys: Capture, *arguments: str) -> str:
     capsys.readouterr()
     assert main(arguments) == 0
     return capsys.readouterr().out
+
+
+def columns(said: str) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(said), sep=r"\s+")
 
 
 @pytest.mark.parametrize("words", [[], *([command] for command in COMMANDS)], ids=" ".join)
@@ -53,33 +63,79 @@ def test_help_does_not_wait_for_torch() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_list_names_every_experiment(capsys: Capture, folders: Folders) -> None:
-    head, *listed = output(capsys, "list").splitlines()
-    assert [line.split()[0] for line in listed] == [*map(str, every_name())]
-    assert head.split() == ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
+@pytest.mark.parametrize("profile", ["smoke", "quick"])
+def test_list_names_every_experiment_that_a_profile_has(profile: str, capsys: Capture, folders: Folders) -> None:
+    head, *listed = output(capsys, "list", "--profile", profile).splitlines()
+    names = [str(name) for name in every_name() if profile == "quick" or name.task != "language"]
+    assert [line.split()[0] for line in listed] == names
+    assert head.split() == ["experiment", "model", "seeds_with_results", "seeds_with_weights"]
 
 
-@pytest.mark.usefixtures("trained")
-def test_evaluate_gives_a_tidy_table(capsys: Capture) -> None:
-    said = output(capsys, "evaluate", "addition-vanilla", *SMOKE, "--lengths", "1,3-5,20", "--samples", "12")
-    rows = pd.read_csv(io.StringIO(said), sep=r"\s+")
-    assert [*rows.columns] == COLUMNS
+@pytest.mark.parametrize("options", [[], ["--weights"]])
+def test_shipped_runs_come_with_weights_only_if_asked_and_list_says_which_have_them(
+    options: list[str], trained: None, vanilla: Run, folders: Folders, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = output(capsys, "ship", "addition-vanilla", *SMOKE, *options)
+    assert said.strip() == f"{vanilla.key} is in {folders.shipped}"
+    monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs))
+    shipped = store.find(vanilla.spec, 0)
+    assert shipped is not None and shipped.shipped
+    if options:
+        assert_same_result(shipped, vanilla)
+    else:
+        with pytest.raises(InputError, match="was shipped without its weights: run `abc-nb train addition-vanilla"):
+            shipped.model()
+    _, line = output(capsys, "list", "addition-vanilla", *SMOKE).splitlines()
+    assert line.partition("problems")[2].split() == ["0"] * (1 + bool(options))
+
+
+def test_evaluate_gives_the_share_that_is_right_with_its_interval(trained: None, capsys: Capture) -> None:
+    rows = columns(output(capsys, "evaluate", "addition-vanilla", *SMOKE, "--lengths", "1,3-5,20", "--samples", "12"))
     assert rows.length.tolist() == [1, 3, 4, 5, 20]
     assert rows.samples.tolist() == [9, 12, 12, 12, 12]
-    assert set(rows.experiment) == {"addition-vanilla"}
+    assert rows.accuracy.tolist() == pytest.approx((rows.correct / rows.samples).tolist())
     assert ((rows.ci_low <= rows.accuracy) & (rows.accuracy <= rows.ci_high)).all()
 
 
-@pytest.mark.usefixtures("trained")
-def test_another_recipe_is_another_run(capsys: Capture, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_recipe_is_another_run(
+    trained: None, capsys: Capture, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A field that is set gives a run of its own, which every command finds by the same option."""
     change = ["--set", "training.steps=12"]
     assert main(["evaluate", "addition-vanilla", *SMOKE, *change]) == 2, "the run of the usual recipe is not served"
     assert "run `abc-nb train addition-vanilla --set training.steps=12 --profile smoke`" in capsys.readouterr().err
     monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs))
     text = output(capsys, "train", "addition-vanilla", *SMOKE, *change)
-    assert f"12 steps in 0 s, kept in {folders.runs}" in re.sub(r"in \d+ s", "in 0 s", text) and "accuracy" in text
+    assert re.search(rf"12 steps in \d+ s, kept in {folders.runs}", text) and "accuracy" in text
     assert len(output(capsys, "compute", "addition-vanilla", "1+2", *SMOKE, *change)) > 1
+
+
+def test_a_sweep_makes_what_is_missing(folders: Folders, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "workers", lambda: 1)
+    for made in (2, 0):
+        first, *rest = output(capsys, "sweep", "addition-vanilla", "--seeds", "0-1", *SMOKE).splitlines()
+        assert first == f"runs asked for: 2, to be made: {made}"
+        assert [line.partition(": ")[0] for line in rest] == (["1 of 2", "2 of 2", "made"] if made else [])
+
+
+def test_a_notebook_is_run_in_place_and_its_figures_go_where_they_should(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path)
+    monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
+    monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
+    parameters = new_code_cell("value = 1", metadata={"tags": ["parameters"]})
+    prints = new_code_cell("import os; print(value, os.environ['ABC_NB_FIGURES'])")
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
+    path = tmp_path / "01_one.ipynb"
+    nbformat.write(new_notebook(cells=[parameters, prints], metadata=kernel), path)
+    assert main(["notebooks", "01_one"]) == 0
+    done = nbformat.read(path, 4)
+    assert done.cells[-1].outputs[0].text.strip() == f"1 {tmp_path / 'figures'}"
+    assert "papermill" not in path.read_text() and "version" not in done.metadata.get("language_info", {})
+
+
+# ---- bad input, and options of each kind of model
 
 
 BAD = {  # commands, and what is said
@@ -87,6 +143,7 @@ BAD = {  # commands, and what is said
     "compute addition-vanilla '1\n2+3'": "cannot read '1\\n2+3'",
     "compute addition-vanilla -5+3": "cannot read '-5+3': '-' is no digit",
     "compute addition-vanilla 1+2": "is not trained yet: run `abc-nb train addition-vanilla",
+    "compute language-abs 1+2+3=": "cannot read",
     "train addition-vanila": "did you mean addition-vanilla",
     "train addition-vanilla --profile huge": "choose one of smoke, quick, paper",
     "train addition-vanilla --set training.step=9": "one of steps, batch",
@@ -103,6 +160,22 @@ BAD = {  # commands, and what is said
     "fly": "fly",
     "": "COMMAND",
 }
+REFUSED = {  # options that a kind of model cannot obey, by what is said
+    "--set no.such=field": "cannot set 'no.such=field'",
+    "--set training.step=9": "cannot set 'training.step=9'",
+    "--set training.steps=-9": "steps=-9",
+    "--set tests=[[6,10]]": "cannot set 'tests=[[6,10]]'",
+    "--set training.steps=9": "is not trained yet",
+    "--profile nosuch": "profile 'nosuch'",
+    "--seed 77": "is not trained yet",
+}
+BY_KIND = {
+    "addition-vanilla": {f"--set {field}": f"cannot set '{field}'" for field in ("accept=0.5", "practice=3", "rank=2")},
+    "addition-abc-unpractised": {"--set practice=3": "cannot set 'practice=3'"},
+    "language-text": {"--set practice.steps=3": "cannot set 'practice.steps=3'"},
+    "language-abs": {"--profile smoke": "no profile 'smoke'", "--set parent.training.steps=9": "cannot set"},
+}
+PROBLEMS = {"addition": "1+2", "language": "1+2="}
 
 
 def assert_one_sentence(capsys: Capture, status: int, sentence: str) -> None:
@@ -120,24 +193,53 @@ def test_bad_input_is_one_sentence_and_status_two(command: str, capsys: Capture,
     assert_one_sentence(capsys, main(shlex.split(command)), BAD[command])
 
 
-@pytest.mark.parametrize(
-    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")], ids=repr
-)
-def test_too_little_memory_is_one_sentence(error: Exception, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> None:
-        raise error
+@pytest.mark.parametrize("command", ["train", "evaluate", "compute", "certify", "ship"])
+@pytest.mark.parametrize("name", BY_KIND)
+def test_an_option_that_cannot_be_obeyed_is_refused_by_every_command_for_every_kind_of_model(
+    command: str, name: str, capsys: Capture
+) -> None:
+    """With the shipped results, in which each of these models is there without the option."""
+    for option, sentence in (REFUSED | BY_KIND[name]).items():
+        if command != "train" or "not trained" not in sentence:
+            problem = [PROBLEMS[name.partition("-")[0]]] * (command == "compute")
+            capsys.readouterr()
+            status = main([command, name, *problem, *option.split()])
+            assert_one_sentence(
+                capsys, status, "was not made here" if command == "ship" and "not trained" in sentence else sentence
+            )
 
-    monkeypatch.setattr("abc_nb.commands.evaluate", fails)
-    assert_one_sentence(capsys, main(["evaluate", "addition-vanilla"]), "there is not enough memory for this")
+
+def test_options_that_a_kind_of_model_has_no_use_for_are_refused(capsys: Capture) -> None:
+    for command, sentence in {
+        "compute addition-abc 1+2 --text": "Addition shows no table: take N x N",
+        "certify addition-vanilla": "no certificate",
+        "sweep language-* --profile smoke": "has no profile 'smoke'",
+        "list language --profile smoke": "has no profile 'smoke'",
+        "ship language-abs --weights": "was not made here",
+    }.items():
+        capsys.readouterr()
+        assert_one_sentence(capsys, main(command.split()), sentence)
 
 
-def test_an_interruption_is_a_sentence(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+def test_a_language_model_is_evaluated_at_the_lengths_asked_for(capsys: Capture) -> None:
+    rows = columns(output(capsys, "evaluate", "language-abs", "--lengths", "2,9", "--samples", "3"))
+    assert [*rows.columns] == ["task", "length", "samples", "correct", "accuracy", "ci_low", "ci_high"]
+    assert rows.length.tolist() == [2, 9] * 4 and set(rows.samples) == {3} and set(rows.accuracy) == {1}
+    kept = abc_nb.load("language-abs").evaluation()
+    assert {*kept.task} == {*rows.task} and kept.accuracy.min() > 0.9
 
-    monkeypatch.setattr("abc_nb.commands.train", interrupted)
-    assert main(["train", "addition-vanilla"]) == 130
-    assert capsys.readouterr().err.startswith("abc-nb: stopped; the same command goes on from the last checkpoint")
+
+def test_an_interruption_and_too_little_memory_are_a_sentence(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = "there is not enough memory for this"
+    raised = {MemoryError(): memory, RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"): memory}
+    for error, sentence in (raised | {KeyboardInterrupt(): "stopped; the same command goes on"}).items():
+
+        def fails(*_: object, error: BaseException = error) -> None:
+            raise error
+
+        monkeypatch.setattr("abc_nb.commands.train", fails)
+        assert main(["train", "addition-vanilla"]) == (130 if isinstance(error, KeyboardInterrupt) else 2)
+        assert capsys.readouterr().err.startswith(f"abc-nb: {sentence}")
 
 
 @pytest.mark.parametrize("inside", ["", "runs"])

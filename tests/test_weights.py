@@ -97,7 +97,7 @@ def test_an_adapted_run_changes_queries_and_keys_alone_and_goes_on_where_it_was_
     assert changed == {name for name in before if is_adapted(name)}
     assert all(1 <= rank_of(after[name] - before[name]) <= 2 for name in changed)
     elsewhere = child.folder.rename(folders.runs.parent / "interrupted")
-    assert_same_result(store.read_run(child.spec, 0, elsewhere), runner.ensure(child.spec, 0))
+    assert_same_result(store.read(child.spec, 0, elsewhere), runner.ensure(child.spec, 0))
 
 
 NUMBERS = st.floats(-1e4, 1e4, width=32).filter(lambda x: x == 0 or abs(x) > 1e-6)

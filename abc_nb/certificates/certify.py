@@ -17,7 +17,7 @@ import torch
 from tqdm.auto import tqdm
 
 from abc_nb.certificates.checksum import checksum
-from abc_nb.certificates.contexts import Block, Context, Contexts, Shape, Token, Wrong
+from abc_nb.certificates.contexts import Block, Context, Contexts, Shape, Token
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import NumberContexts
 from abc_nb.certificates.rounding import AtOnce, Exact, Rounding, check_finite

@@ -32,7 +32,8 @@ def train_language(spec: LanguageSpec, seed: int, parent: Run | None, folder: Pa
         rounds, certificates = practised.progress, practised.certificates
         history += [row | {"step": steps + row["step"]} for row in rounds.history]
         facts["practised"] = {"text": text_loss(model), "steps": rounds.step, "rounds": practised.rounds}
-        facts["practised"] |= {"seconds": round(rounds.seconds, 1), "wrong": practised.wrong}
+        facts["practised"]["seconds"] = round(rounds.seconds, 1)
+        facts["wrong"] = practised.wrong  # contexts, a list a look: of each form
         steps, seconds = steps + rounds.step, seconds + rounds.seconds
     facts |= {"text": text_loss(model, 256), "generated": generated(model.eval(), spec.mixture.patterns, seed)}
     return Trained(model, steps, seconds, history, bias, facts=facts, certificates=certificates)

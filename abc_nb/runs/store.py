@@ -94,9 +94,11 @@ class Run:
         return float(history.accuracy.iloc[-1]) if len(history) else 0.0
 
     def evaluation(self) -> pd.DataFrame:
-        """A row for each length that was tested, with its interval (see `tidy`)."""
-        tests = self.table("evaluation")[["length", "samples", "correct"]]
-        return tidy(self.spec.name, self.seed, self.spec.sampler.regime, tests.itertuples(index=False, name=None))
+        """A row for each length that was tested, of a language model for each task too, with its interval."""
+        rows = self.table("evaluation")
+        tests = rows[["length", "samples", "correct"]].itertuples(index=False, name=None)
+        found = tidy(self.spec.name, self.seed, self.spec.regime, tests)
+        return found.assign(task=rows.task) if "task" in rows else found
 
     def table(self, name: str) -> pd.DataFrame:
         """One of the tables in `TABLES`, which may be empty."""

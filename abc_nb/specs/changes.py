@@ -26,7 +26,8 @@ def changed(value: Configuration, prefix: str, changes: Sequence[str]) -> Config
     for change in own:
         name, sign, text = change.partition("=")
         if not sign or name not in known:
-            raise InputError(f"cannot set {change!r}: give FIELD=VALUE, where a field is one of {', '.join(known)}")
+            typed = f"{prefix}.{change}".removeprefix(".")
+            raise InputError(f"cannot set {typed!r}: give FIELD=VALUE, where a field is one of {', '.join(known)}")
         value = replace(value, **{name: read(text)})  # type: ignore[type-var]
     return value
 

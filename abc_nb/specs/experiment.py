@@ -59,6 +59,11 @@ class Experiment:
         raise NotImplementedError
 
     @property
+    def regime(self) -> str:
+        """What stands around the numbers of its problems."""
+        raise NotImplementedError
+
+    @property
     def name(self) -> str:
         """As people type it: `addition-vanilla`, with its changes."""
         return " ".join([str(self.identity), *(f"--set {change}" for change in self.changes)])

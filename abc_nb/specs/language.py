@@ -71,6 +71,10 @@ class LanguageSpec(Experiment):
         return used | {"vocabulary": VOCABULARY} | ({"parent": self.parent.data} if self.parent else {})
 
     @property
+    def regime(self) -> str:
+        return "text"
+
+    @property
     def title(self) -> str:
         """What it is, in words."""
         return f"language model, {TITLES[self.identity.model]}"
@@ -103,14 +107,14 @@ def language_spec(identity: Name, profile: str, changes: tuple[str, ...]) -> Lan
     """The spec of a language model; InputError for a profile that there is not, or a change that is not possible."""
     if profile != "quick":
         raise InputError(f"{identity} has no profile {profile!r}: language models have quick alone")
-    for change in changes:
-        if change.partition(".")[0] not in PARTS:
-            raise InputError(
-                f"cannot set {change!r}: {identity} has the parts {', '.join(PARTS)}, as in training.steps=9"
-            )
     plain = language_models()[identity.model]
-    parts = {part: changed(getattr(plain, part), part, changes) for part in PARTS}
-    return replace(plain, **parts, identity=identity, changes=changes)
+    parts = PARTS if plain.rounds else PARTS[:-1]
+    for change in changes:
+        if change.partition(".")[0] not in parts:
+            advice = f"{identity} has the parts {', '.join(parts)}, as in training.steps=9"
+            raise InputError(f"cannot set {change!r}: {advice}")
+    values = {part: changed(getattr(plain, part), part, changes) for part in parts}
+    return replace(plain, **values, identity=identity, changes=changes)
 
 
 @cache

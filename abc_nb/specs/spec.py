@@ -40,6 +40,7 @@ GROUPS = {  # of seeds: the first was named before any run of it was made, and n
 }
 # Products, whose carries have several digits, and lists in lists: four layers, four times the steps, smaller batches.
 LONGER = [(task, "quick") for task in ("n-by-2", "n-by-3", "direct-n-by-n", "direct-listops-nested")]
+FROM_A_PARENT = ("calibration", "start", "accept", "rank", "practice")  # fields of models that come from another
 MOST_TOKENS = 2 * 10**6  # of a test problem's output
 
 
@@ -73,6 +74,10 @@ class Spec(Experiment):
         """All that a run depends on but its seed, defaults included, as plain data."""
         own = {name: value for name, value in to_data(replace(self, parent=None)).items() if name not in LABELS}
         return own if self.parent is None else own | {"parent": self.parent.data}
+
+    @property
+    def regime(self) -> str:
+        return self.sampler.regime
 
     @property
     def title(self) -> str:
@@ -148,6 +153,8 @@ def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec
         part, dot, _ = change.partition("=")[0].partition(".")
         if dot and part not in ("sampler", "model", "training", *["parent"] * has_parent):
             raise InputError(f"cannot set {change!r}: {identity} has no part {part!r}")
+        if (part in FROM_A_PARENT and not has_parent) or part == "practice":
+            raise InputError(f"cannot set {change!r}: {identity} is not made from another model in this way")
     own = replace(specify_task(task, identity.model, profile, changes), identity=identity)
     if has_parent:
         fields = {name: getattr(model, name) for name in ("calibration", "start", "accept", "rank")}
