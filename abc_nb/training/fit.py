@@ -6,6 +6,7 @@ have such losses.
 """
 
 import hashlib
+import io
 import pickle
 import time
 import warnings
@@ -163,9 +164,10 @@ def fit(
 
 def read_checkpoint(path: Path) -> dict[str, Any] | None:
     """What a checkpoint holds; None if it is damaged. PyTorch writes an archive whose entries have checksums."""
+    content = io.BytesIO(path.read_bytes())  # in which a damaged address is a ValueError; in a file it is an OSError
     try:
-        with zipfile.ZipFile(path) as archive:
-            return torch.load(path, "cpu", weights_only=True) if archive.testzip() is None else None
+        damaged = zipfile.ZipFile(content).testzip() is not None
+        return None if damaged else torch.load(path, "cpu", weights_only=True)
     except (zipfile.BadZipFile, pickle.UnpicklingError, ValueError, RuntimeError, EOFError):
         return None
 
