@@ -112,7 +112,7 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
     model = model.cpu()  # of which certificates speak
     round_weights(model)
     record: dict[str, Any] = {"key": spec.key(seed), "spec": spec.data, "seed": seed}
-    record["bias"] = to_data(model.config.bias) if model.config.bias.patterns else None
+    record["bias"] = to_data(model.config.bias) if isinstance(model.config.bias, SpanLines) else None
     record |= {"trained": trained, "history": [*progress.history]}
     if spec.rounds:
         practised = practise_language(model, spec.mixture, spec.practice, seed, spec.rounds, report)
