@@ -30,10 +30,9 @@ TOGETHER = 64
 
 def calibrated(model: Transformer, settings: Calibration, longest: int, seed: int) -> SpanLines:
     """The lines of every pattern, from problems of training length."""
-    bias = model.config.bias
-    assert isinstance(bias, SpanLines)
-    lines = [lines_of(model, pattern, settings, longest, seed) for pattern in bias.patterns]
-    return SpanLines(bias.heads, bias.patterns, tuple(lines))
+    patterns = model.config.bias.patterns
+    lines = [lines_of(model, pattern, settings, longest, seed) for pattern in patterns]
+    return SpanLines(model.config.heads, patterns, tuple(lines))
 
 
 def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longest: int, seed: int) -> Lines:
