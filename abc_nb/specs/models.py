@@ -76,7 +76,9 @@ PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
     "abs": practised("window-cyclic", BASIC["window-cyclic"]),
     "abc": practised("abc-unpractised", ABC),
 }
-MODELS = BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE} | PAIR | GRID | WINDOWS | DECODER_ONLY | PRACTISED
+MODELS = (
+    BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE} | PAIR | GRID | WINDOWS | DECODER_ONLY | PRACTISED
+)
 MODELS |= before_practice(MODELS)
 _registered: Models = {}
 
