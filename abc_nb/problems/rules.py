@@ -16,6 +16,7 @@ import numpy as np
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS, Digits
+from abc_nb.problems.layouts import SYMBOLS
 
 EDGE = -1  # what is read where nothing stands, and written where what is read together cannot occur
 OUTPUT = -1  # the number of the operand that a cell's address has
@@ -117,6 +118,9 @@ class Rule:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)
+        tokens = [*SYMBOLS, *self.alphabet, *self.words, *self.writes]
+        if len(tokens) > len({*tokens}):
+            raise InputError(f"the tokens of {self.name} must differ from each other and from {' '.join(SYMBOLS)}")
         kinds = [given.along for given in self.inputs]
         if self.table:
             possible = kinds == ["cell"] or ({*kinds} == {"place", "row"} and kinds[0] == "place")
