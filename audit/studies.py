@@ -47,7 +47,7 @@ STUDIES = {
     "parity variants": Study(("parity",), ("rpe-right",), corner=None),
     "classifier": Study(("parity-classification",), ("vanilla",), corner=None),
     "both sides": Study(ARITHMETIC, tuple(models.BOTH_SIDES)),
-    "pair": Study(ARITHMETIC, tuple(models.PAIR), profiles=("quick",)),
+    "pair": Study(ARITHMETIC, tuple(course.PAIR), profiles=("quick",)),
     "readings": Study(ARITHMETIC, tuple(readings.READINGS)),
     "algorithm 1": Study(ARITHMETIC, tuple(readings.ALGORITHM_1)),
     "ablations": Study(ABLATED, tuple(readings.ABLATIONS)),

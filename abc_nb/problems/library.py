@@ -171,6 +171,4 @@ def sum_of_many(base: int) -> Rule:
     words |= {"example": "12+34+56", "takes": "numbers with a + between them"}
     lengths = "any number of numbers of any length"
     inputs = (Input("cell", base, mark=plus),)
-    return Rule(
-        "sum-of-many", step, inputs, DIGITS[:base], reads, lengths=lengths, **cells, **result, **words
-    )
+    return Rule("sum-of-many", step, inputs, DIGITS[:base], reads, lengths=lengths, **cells, **result, **words)
