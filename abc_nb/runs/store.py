@@ -229,10 +229,13 @@ def seeds(spec: Experiment, origins: Sequence[str] = ANYWHERE) -> list[int]:
     return sorted({int(number) for number in numbers if number.isdecimal()})
 
 
-def records(origin: str) -> list[Data]:
-    """All records that were made here, or those that come with the project; a folder that holds none is passed over."""
+def records(origin: str, having: str = "") -> list[Data]:
+    """All records that were made here, or those that come with the project; a folder that holds none is passed over.
+
+    Of the latter, which are many, only those `having` something are read, as `certificates`.
+    """
     if origin == "shipped":
-        return [json.loads(line) for line in shipped_lines(paths.SHIPPED).values()]
+        return [json.loads(line) for line in shipped_lines(paths.SHIPPED).values() if having in line]
     made = list[Data]()
     for path in sorted(paths.runs().glob(f"*/{RECORD}")):
         with suppress(ValueError, OSError):
