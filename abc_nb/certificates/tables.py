@@ -214,12 +214,12 @@ class TableContexts(Contexts):
         for start in range(0, total, CHUNK):
             numbers = np.arange(start, min(start + CHUNK, total))
             rows = np.unravel_index(numbers, sizes, order="F") if sizes else ()
-            values = {number: alphabet[row] for number, (alphabet, row) in enumerate(zip(choices, rows, strict=True))}
+            values = [alphabet[row] for alphabet, row in zip(choices, rows, strict=True)]
             fine = np.full(len(numbers), not values)
             for situation in self.situations(shape) if values else []:
                 left = np.flatnonzero(~fine)
-                fine[left] = self.cells.possible(situation, {name: own[left] for name, own in values.items()})
-            chosen = np.stack([own[fine] for own in values.values()], 1) if values else np.empty((1, 0), np.int64)
+                fine[left] = self.cells.possible(situation, [column[left] for column in values])
+            chosen = np.stack([column[fine] for column in values], 1) if values else np.empty((1, 0), np.int64)
             block = Block(chosen + cells, self.right(shape, chosen))
             yield block.part(block.right >= 0)
 
