@@ -10,7 +10,7 @@ STAMP   := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help reproduce test test-all lint types lab figures bench lock models clean
+.PHONY: help reproduce test test-all lint types lab figures page site bench lock models clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,12 @@ lab: $(STAMP) ## open the notebooks in JupyterLab; their figures go to build/fig
 figures: $(STAMP) ## run the notebooks in place on the shipped results; write figures/ and its report
 	$(BIN)/abc-nb notebooks
 	$(BIN)/abc-nb report
+
+page: $(STAMP) ## write docs/index.html from shipped weights (wants Chromium)
+	$(BIN)/python docs/page/build.py
+
+site: $(STAMP) ## write build/site: the page and the course as HTML
+	$(BIN)/python docs/page/website.py
 
 bench: $(STAMP) ## measure speed
 	$(BIN)/python benchmarks/run.py
