@@ -13,8 +13,9 @@ class Decoder {
     for (const line of lines ?? []) (this.linesOf[line.slice(0, 3)] ??= []).push(line);
   }
   linear(name, x) {
-    const w = this.w[`${name}.weight`];
-    return this.w[`${name}.bias`].map((bias, r) => bias + dot(w, r * x.length, x));
+    const w = this.w[`${name}.weight`], out = this.w[`${name}.bias`].slice();
+    for (let r = 0; r < out.length; r++) out[r] += dot(w, r * x.length, x);
+    return out;
   }
   norm(name, x) {
     const mean = x.reduce((sum, v) => sum + v, 0) / x.length, [scale, shift] = [this.w[`${name}.weight`], this.w[`${name}.bias`]];

@@ -2,7 +2,6 @@
 // A cell holds a number below 100: its last digit stands there, the first is carried to the next cell of the row.
 // Its four tokens: digit c of a, digit r of b, the cell above (row r - 1, column c + 1), the cell before (column c - 1).
 const BLANK = 100, DONE = 100; // what is seen where nothing stands; the token that ends the table
-const PRODUCT = { tokens: 101, classes: 101, heads: 4, D: 32, F: 384 };
 const cellOf = ([a, b, above, before]) =>
   b === BLANK ? DONE : ((above % BLANK) % 10) + (a % BLANK) * b + Math.floor((before % BLANK) / 10);
 
@@ -21,12 +20,6 @@ function productTable(a, b, say) {
 }
 // The product: the last digits of column 0 from row to row, then of the rest of the last row.
 const productOf = ({ rows }) => written([...rows.map((row) => row[0] % 10), ...rows.at(-1).slice(1).map((cell) => cell % 10)]);
-// Cells of random tables of factors of up to six digits, and some of the contexts in `extra`.
-const productBatch = (extra) => (random) => {
-  const draw = () => range(1 + below(random, 6)).map(() => below(random, 10));
-  const table = () => productTable(draw(), draw(), cellOf).seen.map((seen) => ({ seen, right: cellOf(seen) }));
-  return [...range(86).flatMap(() => some(random, table(), 6)), ...some(random, extra, 256)];
-};
 
 // Every four tokens that a cell can ever see, and more: above and before may hold any number below 100.
 function* productContexts() {

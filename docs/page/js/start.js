@@ -20,7 +20,7 @@ function setAdder(cells, { weights, ...result }) {
 
 // The first picture: the model writes a long sum, and its cone slides along.
 const Hero = {
-  sum: readSum("31415926535897932384+27182818284590452353"), i: 9,
+  sum: piAndE(innerWidth < 600 ? 11 : 20), i: 6,
   start() {
     const answer = wiresAnswer(adder.model, adder.cells, this.sum), label = "a cone of five cells slides along a sum";
     const draw = () => put("hero-picture", cone(this.sum, data.adder.cells, answer.slice(0, this.i), this.i, { size: 36, gap: 70 }).svg(label));

@@ -18,7 +18,7 @@ function proved(model, cells, contexts = allContexts(cells)) {
   while (model.round(bits).largestSum() >= 2 ** 53) model.weights.set(weights), bits--;
   const { wrong, margin } = tried(model, contexts.all), sum = wrong.length ? holding(cells, wrong[0]) : null;
   const result = { count: contexts.all.length, wrong: wrong.length, margin, bits, seconds: seconds(began), largest: model.largestSum() };
-  return { ...result, sum, answer: sum && wiresAnswer(model, cells, sum), extra: wrong };
+  return { ...result, unit: model.unit, sum, answer: sum && wiresAnswer(model, cells, sum), extra: wrong };
 }
 
 let stopped = false, training = null;
@@ -64,19 +64,6 @@ const jobs = {
     }
     return { ...proved(model, cells), extra: null, weights: model.weights };
   },
-  // First on tables of factors of up to six digits, then in rounds also on the contexts that were wrong.
-  makeProduct({ seed = 1 }) {
-    const model = new Wires(PRODUCT).start(randomFrom(seed));
-    for (let round = 0, wrong = null, extra = []; !wrong || wrong.length; extra = extra.concat(wrong), round++) {
-      const settings = round ? { steps: 400, rate: 1e-3 } : { steps: 2500, rate: 3e-3 };
-      const own = new Training(model, productBatch(extra), { seed: seed + round, ...settings });
-      while (own.step < own.steps) own.once();
-      model.round(8);
-      wrong = [...productContexts()].filter((context) => tried(model, [context]).wrong.length);
-      console.log(`round ${round}: ${wrong.length} contexts wrong`);
-    }
-    return model;
-  },
   practise: ({ cells, weights }, tell) => practise(adderOf(cells, weights), cells, allContexts(cells), tell),
   decoder: ({ model, cells }, tell) => counted(decoderLeads(new Decoder(model), cells), tell),
   product: ({ shape, weights }, tell) => counted(productLeads(new Wires(shape, weights)), tell),
@@ -116,12 +103,8 @@ async function counted(leads, tell) {
 }
 
 if (typeof document === "undefined" && typeof self !== "undefined")
-  self.onmessage = async ({ data: { job, input, stop } }) => {
+  self.onmessage = ({ data: { job, input, stop } }) => {
+    const answer = (kind) => (value) => self.postMessage({ [kind]: kind === "failed" ? value.message : value });
     stopped = Boolean(stop);
-    if (stop) return;
-    try {
-      self.postMessage({ done: await jobs[job](input, (news) => self.postMessage({ news })) });
-    } catch (error) {
-      self.postMessage({ failed: error.message });
-    }
+    if (!stop) jobs[job](input, answer("news")).then(answer("done"), answer("failed"));
   };
