@@ -21,6 +21,7 @@ from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, Causal
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Near
 from abc_nb.model.positions import Relative
+from abc_nb.problems.drawing import training_operands
 from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import NUMBERS, Task
@@ -74,7 +75,7 @@ def test_factors_of_training_are_at_most_a_million(base: int) -> None:
     assert len(sizes) == 5 and (base > 10 or sizes == Sampler(Task("n-by-n"), width_count=3).widths)
     for size in sizes:
         assert all(base**places - 1 <= NUMBERS for places in size)
-        drawn = task.draw(np.empty(0, np.int64), 200, size, np.random.default_rng(0))
+        drawn = training_operands(task, np.empty(0, np.int64), 200, size, np.random.default_rng(0))
         assert all(max(integers(digits, base)) <= NUMBERS for digits in drawn)
 
 

@@ -124,7 +124,7 @@ def test_all_biases_of_the_package_are_here() -> None:
 
     ours = {kind for kind in below(Bias) if kind.__module__.startswith("abc_nb.")} - {Bias}
     assert ours == {type(bias) for bias in BIASES} | {SpanLines}  # which is one of rows of text: test_spans
-    with pytest.raises(InputError, match="rows of text"):
+    with pytest.raises(InputError, match="is of text"):
         made(SpanLines(2), "decoder-only")(tokens(LAYOUT.source_length, 1), tokens(3, 2), LAYOUT)
 
 

@@ -16,7 +16,7 @@ from abc_nb.bias.base import CLOSED
 from abc_nb.certificates import few_keys
 from abc_nb.certificates.certify import Passes, contexts_of
 from abc_nb.certificates.contexts import Block, Contexts, Shape
-from abc_nb.certificates.rounding import MOST, Rounding
+from abc_nb.certificates.rounding import MOST, AtOnce, Rounding
 from abc_nb.certificates.states import States
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -51,10 +51,14 @@ def some_contexts(contexts: Contexts, number: int, rows: int = 40) -> tuple[Shap
 
 def final(rules: Rounding, contexts: Contexts, shape: Shape, block: Block) -> tuple[Tensor, Tensor]:
     """The last states of contexts and their errors."""
-    states = States(rules, shape.atoms, contexts.task.base, 0).take(block.values)
+    return of_states(States(rules, shape.atoms, contexts.task.base, 0), shape, block)
+
+
+def of_states(states: States, shape: Shape, block: Block) -> tuple[Tensor, Tensor]:
+    states.take(block.values)
     with torch.inference_mode():
-        found = [*states.layer(shape.root, states.every)]
-    return torch.cat([x for x, _ in found]).double(), torch.cat([error for _, error in found]).double()
+        x, error = states.layer(shape.root)(states.every)
+    return x.double(), error.double().expand(len(x))
 
 
 def shuffled(model: Transformer, rng: np.random.Generator) -> Transformer:
@@ -115,6 +119,9 @@ def test_every_evaluation_is_within_the_bound_of_float64(
     assert ((x - exact).norm(dim=1) <= error).all() and (error > 0).all()
     other, _ = final(Rounding(shuffled(model, np.random.default_rng(seed))), contexts, shape, block)
     assert not torch.equal(other, x) and ((other - exact).norm(dim=1) <= error).all()
+    below = States(AtOnce(double), shape.atoms, contexts.task.base, 0)
+    x, error = of_states(States(AtOnce(model), shape.atoms, contexts.task.base, 0, below), shape, block)
+    assert ((x - exact).norm(dim=1) <= error).all() and (error > 0).all()
     _, error = final(Rounding(double, U), contexts, shape, block)
     moved, _ = final(Rounding(disturbed(double, torch.Generator().manual_seed(seed)), U), contexts, shape, block)
     distance = (moved - exact).norm(dim=1)
@@ -148,12 +155,12 @@ def test_a_margin_within_the_bound_is_not_certified() -> None:
         head.bias[int(block.right[0])] = 1e-6
     same = Block(block.values[:1], block.right[:1])
     with evaluating(model):
-        margin, left = Passes(model, contexts)(shape, same)
-        assert margin[0] > 0 > left[0]
-        exactly = Passes(model, contexts)
-        exactly.exact = True
-        margin, left = exactly(shape, same)
-    assert margin[0] == pytest.approx(1e-6, rel=1e-3) and 0 < left[0] <= margin[0]
+        passes = Passes(model, contexts)
+        for rules in ((passes.single,), (passes.closer,), passes.mixed):
+            margin, left = passes.leads(shape, same, *rules)
+            assert margin[0] > 0 > left[0]
+        margin, left, wide = passes(shape, same)
+    assert margin[0] == pytest.approx(1e-6, rel=1e-3) and 0 < left[0] <= margin[0] and wide[0]
 
 
 def test_a_certificate_says_its_arithmetic() -> None:
@@ -186,7 +193,9 @@ def test_both_ways_give_what_the_formula_gives(
     rows = torch.randint(30, (count, slots), generator=draw)
     bias = 3 * torch.randn(slots, heads, generator=draw, dtype=dtype)
     bias = bias.masked_fill(torch.rand(bias.shape, generator=draw) < closed, CLOSED)
-    table = torch.cat([x.flatten(1) for x in (key, value, key.square().sum(2), value.square().sum(2))], 1)
+    turned = [x.mT.flatten(1) for x in (key, value)]  # the first numbers of all heads come first
+    table = torch.cat([*turned, key.square().sum(2), value.square().sum(2)], 1)
+    asked = query.mT.flatten(1)
 
     keys, values = key[rows].double(), value[rows].double()
     weights = torch.exp((query.double()[:, None] * keys).sum(3) / size**0.5 + bias.double())
@@ -196,11 +205,12 @@ def test_both_ways_give_what_the_formula_gives(
         (weights * (x - (weights[..., None] * x).sum(1)[:, None]).square().sum(3)).sum(1) for x in (keys, values)
     ]
     with torch.inference_mode():
-        compiled = few_keys.mixed(query.flatten(1), table, rows, bias)
+        compiled = few_keys.mixed(asked, table, rows, bias)
+        torch.testing.assert_close(few_keys.mixed(asked, table, rows, bias, more=False)[0], compiled[0])
     lost = 2 * torch.finfo(dtype).eps * MOST
     near = {"rtol": 1e3 * torch.finfo(dtype).eps, "atol": 1e3 * torch.finfo(dtype).eps}
-    for mean, spread, share, length in (compiled, few_keys.by_torch(query.flatten(1), table, rows, bias, lost)):
-        torch.testing.assert_close(mean.double(), wanted.flatten(1), **near)
+    for mean, (spread, share, length) in (compiled, few_keys.by_torch(asked, table, rows, bias, lost)):
+        torch.testing.assert_close(mean.double(), wanted.mT.flatten(1), **near)
         torch.testing.assert_close(share.double(), weights.amax(2), **near)
         torch.testing.assert_close(length.double(), query.double().norm(dim=2), **near)
         # what is lost by rounding is added to a spread, so that none comes out too small

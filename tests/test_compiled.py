@@ -73,11 +73,45 @@ def test_values_of_bfloat16_beside_queries_of_float32_are_not_taken_for_float32(
     torch.testing.assert_close(found.float(), over_all_keys(query, key, value, bias), rtol=0.05, atol=0.05)
 
 
+@needs_compiler
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("shape", [(9, 9), (1, 9), (3, 9, 9), (2, 1, 1, 9), (1, 1, 9, 1)])
+def test_a_bias_of_another_type_or_shape_is_not_read_as_something_else(
+    dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    draw = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, 3, 9, 8, generator=draw) for _ in range(3))
+    bias = (3 * torch.randn(shape, generator=draw)).to(dtype)
+    wanted = in_float64(*(x.double() for x in (query, key, value, bias)))
+    for strided in (bias, bias.mT.contiguous().mT):
+        found = over_all_keys(query, key, value, strided)
+        torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
+
+
+@needs_compiler
+def test_arrays_that_do_not_fit_together_are_refused() -> None:
+    query, key = torch.zeros(1, 2, 3, 8), torch.zeros(1, 2, 4, 8)
+    with pytest.raises(TypeError, match="do not fit together"):
+        compiled.attend(query, key, key[:, :, :3], None)
+
+
 @pytest.mark.parametrize("compiler", ["no-such-compiler", "cc"])
 def test_without_a_compiler_or_a_folder_pytorchs_attention_is_used(
     compiler: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(compiled.paths, "BUILD", tmp_path)
-    (tmp_path / "compiled").write_text("in the way of the folder")
+    in_the_way = tmp_path / "cache"
+    in_the_way.write_text("in the way of the folder")
+    monkeypatch.setenv("ABC_NB_CACHE", str(in_the_way))
     monkeypatch.setenv("CC", compiler)
-    assert compiled.kernels.__wrapped__(8) is None
+    assert compiled.loaded.__wrapped__("-DSIZE=8") is None
+
+
+@needs_compiler
+def test_compiled_files_go_to_the_users_cache_and_nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("ABC_NB_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    assert compiled.loaded.__wrapped__("-DSIZE=8") is not None
+    monkeypatch.setenv("ABC_NB_CACHE", str(tmp_path / "chosen"))
+    assert compiled.loaded.__wrapped__("-DSIZE=8") is not None
+    files = [path.relative_to(tmp_path).parent for path in tmp_path.rglob("*") if path.is_file()]
+    assert files == [Path("home/abc_nb"), Path("chosen")] or files == [Path("chosen"), Path("home/abc_nb")]

@@ -16,6 +16,7 @@ from abc_nb.bias.base import Bias, Causal
 from abc_nb.bias.window import Window
 from abc_nb.model.positions import NoPosition, PositionEncoding, Rotary, Sinusoidal
 from abc_nb.model.transformer import ModelConfig
+from abc_nb.problems.drawing import operands_of_length
 from abc_nb.problems.layouts import SOS, Arrangement, Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
@@ -33,7 +34,7 @@ def problems(
     """Short problems, no wider than they need to be; of bits and lists five places."""
     width = 5 if task.name == "parity" else length + task.grows
     rng = np.random.default_rng((seed, 2, length))
-    return Sampler(task, arrangement).batch(task.test_operands(length, count, width, rng), width)
+    return Sampler(task, arrangement).batch(operands_of_length(task, length, count, width, rng), width)
 
 
 @pytest.mark.parametrize(

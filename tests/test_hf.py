@@ -8,7 +8,7 @@ import io
 import math
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -53,6 +53,7 @@ sliding = maker("MistralForCausalLM", "MistralConfig", **SIZES, num_key_value_he
 gptj = maker("GPTJForCausalLM", "GPTJConfig", **FEW, rotary_dim=4)
 NAMES = {llama: "llama", gpt2: "gpt2", neox: "neox", gemma2: "gemma2", qwen3: "qwen3", opt: "opt", smollm3: "smollm3"}
 families = pytest.mark.parametrize("make", [llama, gpt2, neox], ids=NAMES.get)
+capped = maker("Gemma2ForCausalLM", "Gemma2Config", **SIZES, **FULL, num_key_value_heads=2, attn_logit_softcapping=0.5)
 
 
 def made(make: Make, **other: Any) -> Any:
@@ -129,7 +130,7 @@ def drawn_mask(layer: int) -> Tensor:
     return whole(Drawn(), LAYOUT, layer)
 
 
-@families
+@pytest.mark.parametrize("make", [llama, gpt2, neox, capped], ids=NAMES.get)
 @torch.no_grad()
 def test_a_bias_on_each_layer_is_the_same_as_the_librarys_own_attention_with_that_mask(make: Make) -> None:
     model, tokens = made(make), sequences()
@@ -202,23 +203,6 @@ def test_a_bias_takes_part_in_training_with_gradients_and_changes_with_the_layou
         model(sequences(2, Task("addition").layout(6)))
 
 
-@families
-@torch.no_grad()
-def test_averages_have_the_form_that_calibration_reads(make: Make) -> None:
-    """They are the weights that the library's own plain attention returns, whichever attention the model has."""
-    model, tokens = made(make).train(), sequences(70)
-    found, sources = hf.averaged_attention(model, tokens, LAYOUT), LAYOUT.source_length
-    assert model.training and hf.attached(model) is None
-    model.set_attn_implementation("eager")
-    weights = model.eval()(tokens, output_attentions=True).attentions
-    for layer, wanted in enumerate(each.mean(0) for each in weights):
-        parts = {"cross": wanted[:, sources:, :sources], "self": wanted[:, sources:, sources:]}
-        for name, part in (parts | {"source": wanted[:, :sources, :sources]}).items():
-            assert torch.allclose(found[name, layer], part, atol=1e-5)
-    bias = abc_nb.bias_from_attention(found, LAYOUT)
-    assert bias.heads == HEADS and bias.lines
-
-
 ONE_KEY = Lines.one_key_per_head(LAYOUT, HEADS, LAYERS)
 
 
@@ -240,22 +224,28 @@ def test_models_of_one_configuration_are_independent(make: Make) -> None:
 
 
 @families
+@pytest.mark.parametrize("biased", [False, True])
 @torch.no_grad()
-def test_attention_under_a_bias_is_read_and_what_is_set_meanwhile_takes_no_bias_off(make: Make) -> None:
-    model, tokens, sources = made(make), sequences(), LAYOUT.source_length
-    handle = hf.attach(model, Drawn(), LAYOUT)
-    under = model(tokens).logits
-    model.set_attn_implementation("eager")
-    assert torch.equal(model(tokens).logits, under)
-    with eager_with(model, drawn_mask):
-        wanted = model(tokens, output_attentions=True).attentions
+def test_attention_is_read_as_the_librarys_own_plain_attention_has_it(make: Make, biased: bool) -> None:
+    """Under a bias or without, whichever attention the model has; what is set meanwhile takes no bias off."""
+    model, tokens, sources = made(make).train(), sequences(70), LAYOUT.source_length
+    handle = hf.attach(model, Drawn(), LAYOUT) if biased else None
     found = hf.averaged_attention(model, tokens, LAYOUT)
-    for layer, own in enumerate(each.mean(0)[:, sources:, :sources] for each in wanted):
-        assert torch.allclose(found["cross", layer], own, atol=1e-5)
-    assert model(tokens).attentions is None
-    handle.detach()
-    assert model.config._attn_implementation == "eager"
-    assert not torch.equal(model(tokens).logits, under)
+    assert model.training and hf.attached(model) is handle
+    under = model.eval()(tokens).logits
+    with eager_with(model, drawn_mask) if biased else nullcontext():
+        model.set_attn_implementation("eager")
+        weights = model(tokens, output_attentions=True).attentions
+    for layer, wanted in enumerate(each.mean(0) for each in weights):
+        parts = {"cross": wanted[:, sources:, :sources], "self": wanted[:, sources:, sources:]}
+        for name, part in (parts | {"source": wanted[:, :sources, :sources]}).items():
+            assert torch.allclose(found[name, layer], part, atol=1e-5)
+    assert abc_nb.bias_from_attention(found, LAYOUT).lines and model(tokens).attentions is None
+    if handle is not None:
+        model.set_attn_implementation("eager")
+        assert torch.equal(model(tokens).logits, under)
+        handle.detach()
+        assert model.config._attn_implementation == "eager" and not torch.equal(model(tokens).logits, under)
 
 
 def test_lines_are_read_a_second_time_out_of_a_model_under_a_bias() -> None:
@@ -283,20 +273,21 @@ def test_a_lost_bias_is_noticed_and_can_still_be_detached() -> None:
 @torch.no_grad()
 def test_arguments_by_position_are_those_by_name(make: Make) -> None:
     model, tokens = made(make), sequences()
-    mask = torch.ones_like(tokens)
+    names = list(inspect.signature(model.forward).parameters)
+
+    def by_position(tokens: Tensor, **given: Any) -> Tensor:
+        last = max(map(names.index, given))
+        return model(tokens, *(given.get(name) for name in names[1 : last + 1])).logits
+
     with hf.attach(model, Drawn(), LAYOUT):
-        wanted = model(tokens, use_cache=False).logits
-        first = model(tokens[:, :10])
-        names = list(inspect.signature(model.forward).parameters)
-        place = names.index("past_key_values")
-        rest = [None] * (place - 1)
-        assert torch.allclose(model(tokens[:, 10:], *rest, first.past_key_values).logits, wanted[:, 10:], atol=1e-4)
+        wanted, first = model(tokens, use_cache=False).logits, model(tokens[:, :10])
+        assert torch.allclose(
+            by_position(tokens[:, 10:], past_key_values=first.past_key_values), wanted[:, 10:], atol=1e-4
+        )
         assert torch.equal(model.base_model(tokens, use_cache=False)[0], model.base_model(input_ids=tokens)[0])
     with hf.attach(model, Drawn(), LAYOUT, period=3):
-        wanted = model(tokens, attention_mask=mask, use_cache=False).logits
-        given = {"attention_mask": mask, "position_ids": torch.arange(tokens.shape[1])[None]}
-        rest = [given.get(name) for name in names[1 : 1 + max(names.index(name) for name in given)]]
-        assert torch.equal(model(tokens, *rest, use_cache=False).logits, wanted)
+        given = {"attention_mask": torch.ones_like(tokens), "position_ids": torch.arange(tokens.shape[1])[None]}
+        assert torch.equal(by_position(tokens, **given), model(tokens).logits)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -389,4 +380,22 @@ def test_what_a_bias_does_not_work_with_is_said_in_use() -> None:
         with pytest.raises(InputError, match="cache that grows"):
             prompt = tokens[:, : LAYOUT.source_length + 1]
             model.generate(prompt, max_new_tokens=2, pad_token_id=PAD, cache_implementation="static")
+        with pytest.raises(InputError, match="take generate, with padding on the left"):
+            model.generate_batch(tokens.tolist(), max_new_tokens=2)
+        with pytest.raises(InputError, match="not exported under a bias"):
+            torch.export.export(model, (tokens,), {"use_cache": False})
     assert model.config._attn_implementation == "sdpa"
+    assert "init_continuous_batching" not in vars(model)
+
+
+@torch.no_grad()
+def test_a_model_whose_weights_wait_elsewhere_takes_a_bias() -> None:
+    accelerate = pytest.importorskip("accelerate")
+    tokens, model = sequences(), made(llama)
+    with hf.attach(model, Drawn(), LAYOUT):
+        wanted = model(tokens).logits
+    accelerate.cpu_offload(model, torch.device("cpu"))
+    assert all(weights.is_meta for weights in model.parameters())
+    with hf.attach(model, Drawn(), LAYOUT):
+        assert torch.equal(model(tokens).logits, wanted)
+        assert hf.averaged_attention(model, tokens, LAYOUT)["cross", 0].isfinite().all()

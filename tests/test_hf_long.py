@@ -1,4 +1,4 @@
-"""Long sequences of a model under a bias: FlexAttention gives what the dense matrix gives, and is chosen by length."""
+"""Long sequences: FlexAttention under a bias gives what the dense matrix gives, and a model takes it by length."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from typing import Any
 
 import pytest
 import torch
-from test_hf import HEADS, LAYERS, Drawn, gemma2, gpt2, llama, made, sequences
+from test_hf import HEADS, LAYERS, Drawn, gemma2, gpt2, llama, made, sequences, whole
 from torch import Tensor
+from torch.nn.attention.flex_attention import flex_attention
 
-from abc_nb import Layout, Task
+from abc_nb import InputError, Layout, Task
 from abc_nb.bias import Bias, Lines, Window
+from abc_nb.bias.sequence import token_count
 
 pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
 attention = pytest.importorskip("abc_nb.hf.attention")
-rows = pytest.importorskip("abc_nb.hf.rows")
+flex = pytest.importorskip("abc_nb.hf.flex")
+sequences_of = pytest.importorskip("abc_nb.hf.sequences")
 
 ADDITION = Task("addition")
 LAYOUT = ADDITION.layout(20)
@@ -47,10 +50,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 @pytest.fixture
 def untraced(interpreted: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Attention computes at once, without being traced for a compiler, which takes most of the time."""
-    attention.compiled.cache_clear()
+    flex.compiled.cache_clear()
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     yield
-    attention.compiled.cache_clear()
+    flex.compiled.cache_clear()
 
 
 @pytest.fixture
@@ -62,10 +65,10 @@ def compiled() -> None:
 def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What PyTorch's compiler traces is run as it is, since kernels take seconds to build."""
     torch.compiler.reset()
-    attention.compiled.cache_clear()
+    flex.compiled.cache_clear()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     yield
-    attention.compiled.cache_clear()
+    flex.compiled.cache_clear()
 
 
 def in_parts(model: Any, tokens: Tensor) -> Tensor:
@@ -127,7 +130,7 @@ def test_it_is_chosen_by_length_and_the_large_matrix_is_not_made(calls: Calls, m
         wanted = model(tokens).logits
         assert not calls
         handle.long = 50
-        monkeypatch.setattr(rows, "dense_bias", None)
+        monkeypatch.setattr(sequences_of, "dense_bias", None)
         assert torch.allclose(in_parts(model, tokens), wanted, atol=1e-4)
         assert calls == [(tokens.shape[1] - 3, tokens.shape[1] - 3)] * LAYERS
         handle.layout = ADDITION.layout(3)
@@ -171,7 +174,7 @@ def test_where_it_is_not_compiled_the_dense_matrix_is_taken_with_a_warning(
         if fails == "compiler":
             monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=failing))
         else:
-            monkeypatch.setattr(attention, "COMPILED", 1)
+            monkeypatch.setattr(flex, "COMPILED", 1)
             handle.layout = ADDITION.layout(3)
             model(sequences(2, handle.layout))
             assert len(calls) == LAYERS
@@ -183,3 +186,49 @@ def test_where_it_is_not_compiled_the_dense_matrix_is_taken_with_a_warning(
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert torch.equal(model(tokens).logits, wanted)
+
+
+# ---- without a model of transformers
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, 16, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def check_alone(attend: Any, bias: Bias, width: int, tokens: int, new: int = 0, shared: int = 1) -> None:
+    """Against softmax with the matrix cell by cell: padded to `tokens`, the last `new` computed, heads shared."""
+    layout, first = ADDITION.layout(width), tokens - (new or tokens)
+    known = token_count(layout)
+    query, (key, value) = random(2, HEADS, tokens - first), (random(2, HEADS // shared, tokens) for _ in range(2))
+    wanted = torch.full((HEADS, tokens, tokens), -torch.inf)
+    wanted[:, :known, :known] = whole(bias, layout, 1)[:, :tokens, :tokens]
+    keys, values = (x.repeat_interleave(shared, 1) for x in (key, value))
+    weights = (query @ keys.mT / 4 + wanted[:, first:]).softmax(-1).nan_to_num(0.0)
+    score, blocks = hf.score_and_blocks(bias, layout, 1, HEADS, tokens=tokens, offset=first)
+    found = attend(query, key, value, score_mod=score, block_mask=blocks, enable_gqa=shared > 1)
+    assert torch.allclose(found, weights @ values, atol=1e-5)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("compile_it", [False, pytest.param(True, marks=[compiler, pytest.mark.long])])
+@pytest.mark.parametrize("bias", [ONE_KEY, Window()])
+@torch.no_grad()
+def test_it_is_attention_with_the_matrix_padded_with_shared_heads_and_a_cache(bias: Bias, compile_it: bool) -> None:
+    if compile_it:
+        torch.compiler.reset()
+    attend = torch.compile(flex_attention) if compile_it else flex_attention
+    for width in (3, 60):
+        known = token_count(ADDITION.layout(width))
+        for tokens, more in ((known, {}), (-(-known // 128) * 128, {}), (known - 4, {"shared": 2})):
+            check_alone(attend, bias, width, tokens, **more)
+        check_alone(attend, bias, width, known - 1, new=1)
+        check_alone(attend, bias, width, known, new=3, shared=2)
+
+
+@pytest.mark.parametrize(
+    ("bias", "said"),
+    [(ONE_KEY, "4 heads and the model 6"), (Lines(6, ()), "more than 32 keys"), (Drawn(), "more than 32 keys")],
+)
+def test_a_bias_of_other_heads_or_many_keys_is_refused(bias: Bias, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        hf.score_and_blocks(bias, LAYOUT, 0, 6)

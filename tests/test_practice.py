@@ -1,6 +1,8 @@
 """Practice: what is wrong is practised with problems of training alone, until a certificate finds nothing wrong."""
 
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +17,14 @@ from abc_nb.certificates.certify import SampledContexts, certify_model, contexts
 from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.look import SMALL, Known, wrong_contexts
-from abc_nb.certificates.practice import ToPractise, loss_of_contexts, practise
+from abc_nb.certificates.practice import ToPractise, loss_of_contexts, practise, until_certified
 from abc_nb.certificates.tables import TableContexts
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.training.recipe import TrainingConfig
+from abc_nb.training.fit import Progress, fit
+from abc_nb.training.recipe import OneCycle, TrainingConfig
 
 CONFIG = TrainingConfig(
     steps=10, batch=32, held_batch=32, warmup=2, hold=3, learned=2.0, validate_every=5, validation=30
@@ -76,19 +79,50 @@ def test_a_certified_model_is_rounded_to_8_bits_and_left_as_it_is() -> None:
     assert len(found.progress.history) == 1 and checksum(weights_of(model)) == before
 
 
-@pytest.mark.parametrize(("steps", "rounds"), [(1, 5), (4, 2), (50, 2)])
-def test_every_round_trains_and_practice_ends(steps: int, rounds: int, seen: list[Batch]) -> None:
-    """Also where the rate falls long before a round ends, and where nothing is learned."""
-    model, sampler = damaged()
-    config = replace(CONFIG, steps=steps, hold=2, learning_rate=NOTHING, matrix_learning_rate=NOTHING, validation=3)
-    found = practise(model, sampler, config, 0, rounds)
-    assert found.facts["rounds"] == rounds and not found.certificates[0].certified
-    assert found.progress.step == len(seen) == rounds * min(steps, 20)
-    assert len(found.wrong) == rounds + 1
-    assert found.facts["wrong_before"] == found.facts["wrong_after"] > 0
+class Signs:
+    """The contexts of a linear model: points of a grid, of which it is to say whether their sum is positive."""
+
+    def __init__(self, model: torch.nn.Linear) -> None:
+        side = torch.arange(-3, 4).float()
+        points = torch.cartesian_prod(side, side)
+        self.model, self.points, self.proofs = model, points[points.sum(1) != 0], 0
+
+    def margins(self, points: torch.Tensor) -> torch.Tensor:
+        return points.sum(1).sign() * self.model(points)[:, 0]
+
+    def look(self, enough: float, count: Callable[[int, int], None]) -> int:
+        count(len(self.points), len(self.points))
+        return int((self.margins(self.points) <= 0).sum())
+
+    def certificates(self) -> tuple[Any, ...]:
+        self.proofs += 1
+        return (SimpleNamespace(certified=bool((self.margins(self.points) > 0.1).all())),)
+
+    def losses(self, step: int, rows: int) -> Iterator[torch.Tensor]:
+        yield torch.relu(1 - self.margins(self.points)).mean()
 
 
-def test_the_rate_falls_after_some_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("rate", "certified"), [(0.1, True), (NOTHING, False)])
+def test_any_model_is_practised_in_rounds_and_proven_once_in_one_progress(rate: float, certified: bool) -> None:
+    torch.manual_seed(1)
+    model, recipe = torch.nn.Linear(2, 1, bias=False), OneCycle(20, 1, rate, weight_decay=0.0)
+    trial, states = Signs(model), list[tuple[int, int]]()
+    found = until_certified(
+        model,
+        trial,
+        lambda progress: fit(model, trial.losses, recipe, progress=progress),
+        5,
+        Progress(7, history=[{"step": 7}]),
+        lambda progress: states.append((progress.round, progress.step)),
+    )
+    assert found.certificates[0].certified == certified and trial.proofs == 1
+    assert found.wrong[0] > 0 and (found.wrong[-1] == 0) == certified
+    assert found.rounds == 5 or certified
+    assert [row["step"] for row in found.progress.history] == [*range(7, 8 + 20 * found.rounds)]
+    assert states[0] == (0, 7) and {*states} >= {(number, 7 + 20 * number) for number in range(1, found.rounds + 1)}
+
+
+def test_later_rounds_are_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     model, sampler = damaged()
     rates = list[float]()
 
@@ -96,8 +130,9 @@ def test_the_rate_falls_after_some_rounds(monkeypatch: pytest.MonkeyPatch) -> No
         rates.append(recipe.learning_rate / CONFIG.learning_rate)
 
     monkeypatch.setattr(practice, "fit", nothing)
-    practise(model, sampler, CONFIG, 0, 6)
-    assert rates == [1, 1, 1, 1, 0.2, 0.2]
+    found = practise(model, sampler, CONFIG, 0, 6)
+    assert rates == [1, 1, 1, 1, 0.2, 0.2] and not found.certificates[0].certified
+    assert found.facts["wrong_before"] == found.facts["wrong_after"] > 0
 
 
 def test_a_look_counts_what_a_certificate_counts_and_ends_early_where_enough_is_known() -> None:
@@ -169,7 +204,7 @@ def test_a_context_of_a_training_table_is_found_again(base: int, more: tuple[Lin
     sampler, rng = Sampler(task, width_count=3), np.random.default_rng(1)
     model = table_model(task, more=more)
     contexts = TableContexts(model.config, sampler)
-    batch = sampler.batch(task.draw(np.empty(0, np.int64), 1, sampler.widest, rng), sampler.widest)
+    batch = sampler.batch(sampler.draw(np.empty(0, np.int64), 1, sampler.widest, rng), sampler.widest)
     seen = [contexts.seen(batch, step) for step in range(batch.layout.target_length)]
     found = [
         (step, problem)

@@ -8,6 +8,7 @@ from helpers import build, integers, places_of
 
 import abc_nb
 from abc_nb.certificates.counterexamples import shortest_wrong
+from abc_nb.problems.drawing import hard_operands
 from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
@@ -45,7 +46,7 @@ def test_an_untrained_model_is_wrong_at_one_place_however_problems_are_written(
 def test_problems_have_so_many_places(task: str) -> None:
     own = Task(task)
     for places in (1, 2, 9):
-        first, *second = own.hard_operands(places, 400, np.random.default_rng(places))
+        first, *second = hard_operands(own, places, 400, np.random.default_rng(places))
         assert {places_of(number, own.base) for number in integers(first, own.base)} == {places}
         if task == "addition":
             assert {places_of(number, 10) for number in integers(second[0], 10)} == {*range(1, places + 1)}

@@ -1,9 +1,7 @@
 """Products and sums as tables, against Python's integers and a loop from the definition."""
 
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pytest
 from helpers import array, integers
 from hypothesis import given
@@ -13,10 +11,9 @@ from abc_nb.bias.base import CLOSED
 from abc_nb.bias.lines import Lines, on_lines
 from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS
-from abc_nb.problems.products import Product
-from abc_nb.problems.sums import SumOfMany
-from abc_nb.problems.tables import Tables, Where
-from abc_nb.problems.tasks import PAD, Task
+from abc_nb.problems.layouts import PAD
+from abc_nb.problems.notation import stack
+from abc_nb.problems.tasks import Task
 
 BASES = st.integers(2, 16)
 NUMBERS = st.integers(0, 10**40)
@@ -35,7 +32,7 @@ def test_a_product_is_that_of_pythons_integers_and_a_cell_follows_from_its_neigh
 ) -> None:
     """P[r, c] = a_c b_r + the digit up and right + the carry before; nothing stands beyond the edges."""
     base, a, b, places, second = drawn
-    task, layout = Product("n-by-n", base), Task("n-by-n", base).layout((places, second))
+    task, layout = Task("n-by-n", base), Task("n-by-n", base).layout((places, second))
     operands = [array([a], base, places), array([b], base, second)]
     tokens = task.answer(operands)[0].tolist()
     answer = task.write(tokens, layout)
@@ -48,7 +45,6 @@ def test_a_product_is_that_of_pythons_integers_and_a_cell_follows_from_its_neigh
             above, before = cells.get((row - 1, column + 1), 0), cells.get((row, column - 1), 0)
             cells[row, column] = product + above % base + before // base
     assert [token - task.first_cell for token in tokens] == [*cells.values()]
-    assert max(cells.values()) < task.cells
     head, *lines = (line.split() for line in task.written_table(tokens, layout, operands).splitlines())
     assert head == [DIGITS[digit] for digit in reversed(operands[0][0])]
     for row, line in enumerate(lines):
@@ -59,7 +55,6 @@ def test_a_product_is_that_of_pythons_integers_and_a_cell_follows_from_its_neigh
 @pytest.mark.parametrize(("name", "problem"), [("n-by-n", "12*34"), ("sum-of-many", "1+2")])
 def test_tokens_that_are_no_cells_are_question_marks(name: str, problem: str) -> None:
     task = Task(name)
-    assert isinstance(task, Tables)
     operands = task.read(problem)
     layout = task.layout(task.width_of(operands))
     assert layout.row
@@ -72,37 +67,13 @@ def test_tokens_that_are_no_cells_are_question_marks(name: str, problem: str) ->
     assert task.write([], layout) == "?"
 
 
-@given(st.sampled_from(["n-by-n", "sum-of-many"]), BASES, st.integers(1, 5), st.integers(1, 14), st.data())
-def test_what_stands_in_a_table_is_possible_and_right(
-    name: str, base: int, first: int, second: int, data: st.DataObject
-) -> None:
-    """For what decides a cell and the token before it, in tables of random problems."""
-    task: Any = Task(name, base)
-    operands = task.draw(np.empty(0), 20, (first, second), np.random.default_rng(0))
-    table = task.table(operands)
-    rows, columns = table.shape[1:]
-    row, column = data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1))
-    where, cells = Where(row, column, rows, columns), table.reshape(len(table), -1)
-    values = {
-        (kind, x, y): cells[:, (row + x) * columns + column + y]
-        if kind == "cell"
-        else operands[x - 1][:, where.followed(kind) - y]
-        for kind, x, y in task.needed(where)
-    }
-    assert np.broadcast_to(task.right(where, values), 20).tolist() == table[:, row, column].tolist()
-    assert not values or task.possible(where, values).all()
-    for atom in task.needed(where):
-        assert atom[0] != "cell" or values[atom].max() < task.cells_at(where, atom) <= task.cells
-
-
 @given(BASES, st.lists(NUMBERS, min_size=1, max_size=30))
 def test_a_row_is_the_running_sum(base: int, numbers: list[int]) -> None:
-    task = SumOfMany("sum-of-many", base)
-    places = 140
-    operands = task.written(array(numbers[::-1], base, places)[None])
-    table = task.table(operands)[0]
+    task, places = Task("sum-of-many", base), 140
+    operands = [stack(task.rule, array(numbers[::-1], base, places)[None])]
+    table = task.cells(operands)[0]
     assert integers(table % base, base) == [sum(numbers[::-1][: row + 1]) for row in range(len(numbers))]
-    assert table.max() < task.cells and task.width_of(operands) == (places, len(numbers))
+    assert task.width_of(operands) == (places, len(numbers))
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=12), st.integers(0, 2))
@@ -113,7 +84,7 @@ def test_a_typed_sum_is_that_of_integers(numbers: list[int], zeros: int) -> None
 
 
 def test_a_sum_is_written_row_by_row_with_a_plus_before_each_number() -> None:
-    task = SumOfMany("sum-of-many")
+    task = Task("sum-of-many")
     operands = task.read("7+12+99")
     layout = task.layout(task.width_of(operands))
     assert "".join(task.text(task.source(operands, layout)[0].tolist())) == "$+07+12+99&"

@@ -101,7 +101,7 @@ def test_what_is_no_problem_of_the_task_is_one_sentence_with_an_example(name: st
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_the_example_of_a_task_can_be_read_in_every_base(name: str) -> None:
-    for base in REGISTRY[name].bases:
+    for base in Task(name).bases:
         task = Task(name, base)
         assert task.typed(task.read(task.problem)) == task.problem
         assert task.right_answer(task.problem)

@@ -102,16 +102,16 @@ def calibrate(
     settings = given(settings) if layout else replace(given(settings or PAPER), anchor="whole")
     attention = checked(attention, layout, name, settings, layer)
     places = spans(layout, name) if layout and settings.anchor == "operands" else [whole_matrix(attention.shape[2])]
-    found = candidates(places, name, settings, attention.shape[1])
-    means = line_means(attention, found)
+    possible = candidates(places, name, settings, attention.shape[1])
+    means = line_means(attention, possible)
     if settings.kappa is None:
         weights = attention.softmax(-1) if settings.source == "logits" else attention
-        kept, values = strongest_first(weights, means, enough_cells(found, name), settings.share or SHARE)
+        kept, values = strongest_first(weights, means, enough_cells(possible, name), settings.share or SHARE)
     else:
-        kept, values = above_threshold(means, found, settings, settings.kappa[name != "cross"])
+        kept, values = above_threshold(means, possible, settings, settings.kappa[name != "cross"])
     lines = []
     for (head, number), value in zip(kept.nonzero().tolist(), values[kept].tolist(), strict=True):
-        direction, span, offset = found.lines[number]
+        direction, span, offset = possible.lines[number]
         lines.append(Line(name, layer, head, direction, span, offset, 0.0 if settings.source == "mask" else value))
     return lines
 
@@ -156,7 +156,9 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
         possible: Sequence[Direction] = span.along if settings.anchor == "operands" else span.directions
         if settings.script:  # that in which operands and outputs are written
             possible = ("antidiagonal",) if name == "cross" else ("diagonal",)
-        for direction in (each for each in settings.directions if each in possible and each in span.directions):
+        for direction in settings.directions:
+            if direction not in possible or direction not in span.directions:
+                continue
             start, _ = span.cells(direction, 0, queries)
             first, last = int(span.first - start.max()), int(span.last - start.min())
             if name != "cross" and settings.anchor == "operands" and direction == "diagonal":
@@ -174,48 +176,48 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
     return Candidates(lines, torch.cat(columns, dim=1), torch.cat(inside, dim=1))
 
 
-def line_means(attention: Tensor, found: Candidates) -> Tensor:
+def line_means(attention: Tensor, possible: Candidates) -> Tensor:
     """The mean attention d_l on each line, shape (head, line), of `attention` (head, query, key)."""
     queries, keys = attention.shape[1:]
-    cells = torch.arange(0, queries * keys, keys)[:, None] + found.columns
-    inside = found.inside.to(attention.dtype)
+    cells = torch.arange(0, queries * keys, keys)[:, None] + possible.columns
+    inside = possible.inside.to(attention.dtype)
     sums = [(head.index_select(0, cells.flatten()).view(cells.shape) * inside).sum(0) for head in attention.flatten(1)]
     return torch.stack(sums) / inside.sum(0)
 
 
-def enough_cells(found: Candidates, name: Attention) -> Candidates:
+def enough_cells(possible: Candidates, name: Attention) -> Candidates:
     """Leave out lines that are seen at less than half of the steps: what they meet beyond was never seen."""
-    seen = found.inside
+    seen = possible.inside
     if name != "cross":
-        seen = seen & (found.columns <= torch.arange(len(seen))[:, None])
-    return found._replace(inside=seen & (2 * seen.sum(0) >= len(seen)))
+        seen = seen & (possible.columns <= torch.arange(len(seen))[:, None])
+    return possible._replace(inside=seen & (2 * seen.sum(0) >= len(seen)))
 
 
 # ---- steps 3 and 4: which lines are kept, and with which values
 
 
-def above_threshold(means: Tensor, found: Candidates, settings: Calibration, kappa: float) -> Kept:
+def above_threshold(means: Tensor, possible: Candidates, settings: Calibration, kappa: float) -> Kept:
     """Algorithm 1: lines whose mean d_l exceeds mu + kappa sigma of their direction, with the value d_l - d_max.
 
     `pooled`: mu, sigma and d_max of all lines, as the text has it; the authors' code takes those of one direction. The
     text compares d_l - d_max with the threshold, which is computed from d_l. In the authors' script d_l is a line's sum
     and its value; sums of zero are left out of the threshold.
     """
-    numbers = means * found.inside.sum(0) if settings.script else means
+    numbers = means * possible.inside.sum(0) if settings.script else means
     known = numbers.masked_fill(numbers == 0, math.nan) if settings.script else numbers
     kept, values = torch.zeros_like(numbers, dtype=torch.bool), numbers.clone()
-    groups = ["" if settings.pooled else direction for direction, _, _ in found.lines]
+    groups = ["" if settings.pooled else direction for direction, _, _ in possible.lines]
     for group in {*groups}:
-        own = torch.tensor([each == group for each in groups])
-        mean = known[:, own].nanmean(1, keepdim=True)
-        deviation = (known[:, own] - mean).square().nanmean(1, keepdim=True).sqrt()
-        kept[:, own] = numbers[:, own] > mean + kappa * deviation
+        members = torch.tensor([name == group for name in groups])
+        mean = known[:, members].nanmean(1, keepdim=True)
+        deviation = (known[:, members] - mean).square().nanmean(1, keepdim=True).sqrt()
+        kept[:, members] = numbers[:, members] > mean + kappa * deviation
         if not settings.script:
-            values[:, own] -= numbers[:, own].amax(1, keepdim=True)
+            values[:, members] -= numbers[:, members].amax(1, keepdim=True)
     return kept, values
 
 
-def strongest_first(weights: Tensor, means: Tensor, found: Candidates, share: float) -> Kept:
+def strongest_first(weights: Tensor, means: Tensor, possible: Candidates, share: float) -> Kept:
     """This package's way: lines that carry at least `share` of their head's attention, relative to its best one.
 
     The strongest is taken first and its cells count for no other, so that no line seems strong because it crosses one.
@@ -228,10 +230,10 @@ def strongest_first(weights: Tensor, means: Tensor, found: Candidates, share: fl
     steps = torch.arange(queries)[:, None]
     for head in range(len(rest)):
         while True:
-            mass = (rest[head, steps, found.columns] * found.inside).sum(0) / queries
-            mass, top = mass.masked_fill(~found.inside.any(0), CLOSED).max(0)
+            mass = (rest[head, steps, possible.columns] * possible.inside).sum(0) / queries
+            mass, top = mass.masked_fill(~possible.inside.any(0), CLOSED).max(0)
             if mass == CLOSED or (mass < share and (kept[head].any() or looked_at[head] < share - ROUNDING)):
                 break
             kept[head, top] = True
-            rest[head, steps[found.inside[:, top], 0], found.columns[found.inside[:, top], top]] = 0
+            rest[head, steps[possible.inside[:, top], 0], possible.columns[possible.inside[:, top], top]] = 0
     return kept, means - means.masked_fill(~kept, CLOSED).amax(1, keepdim=True)

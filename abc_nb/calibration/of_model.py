@@ -79,7 +79,7 @@ def average_attention(model: Transformer, batch: Batch, source: str = "weights")
     """
     kept = record(model, batch, average=True)
     means = kept.logits if source == "logits" else kept.weights
-    return {where: each.cpu().nan_to_num(neginf=each[each.isfinite()].min().item()) for where, each in means.items()}
+    return {where: mean.cpu().nan_to_num(neginf=mean[mean.isfinite()].min().item()) for where, mean in means.items()}
 
 
 def bias_from_attention(averages: Averages, layout: Layout, settings: Calibration | None = None) -> Lines:
@@ -89,11 +89,11 @@ def bias_from_attention(averages: Averages, layout: Layout, settings: Calibratio
     no line. Without a share or kappa, and for InputError, see `calibrate`.
     """
     settings, heads, lines = given(settings), heads_of(averages), list[Line]()
-    last = {name: max(layer for own, layer in averages if own == name) for name, _ in averages}
+    last = {name: max(layer for other, layer in averages if other == name) for name, _ in averages}
     for name, layer in averages:
         origin = last[name] if settings.layers == "last" else layer
-        own = calibrate(averages[name, origin], layout, name, settings, origin)
-        lines += [replace(line, layer=layer) for line in own]
+        read = calibrate(averages[name, origin], layout, name, settings, origin)
+        lines += [replace(line, layer=layer) for line in read]
     return Lines(heads, tuple(lines), settings.floor, settings.empty)
 
 

@@ -14,13 +14,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from abc_nb.problems.rules import EDGE, OUTPUT, Address, Rule, Where
 
-MOST = 2 * 10**7  # entries of a relation or of a table of what can stand together: of larger ones all count as possible
+ENTRIES, JOINED = 5 * 10**6, 2 * 10**7  # of a relation and of what is joined: in larger ones all count as possible
 Pattern = tuple[bool, ...]
 Offset = tuple[int, int]  # rows down and columns on, from where a token is written
 Key = tuple[int, ...]  # what is read, as seen from there: an operand's token by its offset, or a cell by rows, columns
@@ -47,7 +47,7 @@ class Relation:
         ]
         self.sizes = [int(alphabets[number].max()) + 1 for number in self.read]
         total = prod(len(alphabets[number]) for number in self.read)
-        self.known = total <= MOST
+        self.known = total <= ENTRIES
         self.values, self.allowed = np.empty((len(pattern), total * self.known), np.int16), np.zeros(0, bool)
         if not self.known:
             return
@@ -78,6 +78,7 @@ class Factor(NamedTuple):
 
 Together = tuple[Factor, ...]  # factors with one hidden cell in common, called `BESIDE`
 BESIDE = "beside"
+Tables = tuple[list[list[Hashable]], list[np.ndarray]]  # of what can stand together: variables, and booleans
 Situation = tuple[Together, ...]  # what holds at once; the first are those of cells that are shown
 
 
@@ -87,7 +88,7 @@ class Cells:
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
         self.reach = max(max(abs(at.rows), abs(at.columns)) for at in rule.reads)
-        self.of_pattern, self.tables = self.relations(), dict[Together, tuple[list[Hashable], list[np.ndarray]]]()
+        self.of_pattern, self.tables = self.relations(), dict[Together, Tables]()
 
     @lru_cache(maxsize=2**16)  # noqa: B019 (few of them)
     def written(self, given: tuple[bool, ...]) -> np.ndarray:
@@ -127,8 +128,8 @@ class Cells:
         return found
 
     def fitting(self, known: Mapping[Pattern, Relation], one: Relation, near: Sequence[Pattern | None]) -> np.ndarray:
-        """Which entries of a relation read cells that can be written, where these have the patterns `near`."""
-        fine, own = np.ones(len(one.allowed), bool), {key_of(self.rule, self.rule.reads[n]): n for n in one.read}
+        """Which entries of a relation can be, where the cells that are read have the patterns `near`."""
+        fine, own = one.written >= 0, {key_of(self.rule, self.rule.reads[n]): n for n in one.read}
         for (number, address), pattern in zip(self.cell_reads, near, strict=True):
             if pattern is None:
                 continue
@@ -146,12 +147,9 @@ class Cells:
         """What must hold of the variables that are `shown` there, by key, and of the `cells` among them."""
         patterns = {offset: self.at(where, offset) for offset in cells}
         factors = {at: self.factor(at, pattern, cells[at], shown) for at, pattern in patterns.items() if pattern}
-        beside = {key[1:] for one in factors.values() for _, key in one.reads if self.is_hidden(key)}
+        beside = {hidden for one in factors.values() for _, key in one.reads if (hidden := hidden_cell(key))}
         alone = tuple((self.only(one, {*shown.values()}),) for one in factors.values())
         return (*alone, *(self.together(where, at, shown, factors) for at in sorted(beside)))
-
-    def is_hidden(self, key: Hashable) -> bool:
-        return isinstance(key, tuple) and len(key) == 3 and key[0] == OUTPUT
 
     def factor(self, at: Offset, pattern: Pattern, cell: Hashable, shown: Mapping[Key, Hashable]) -> Factor:
         keys = ((number, key_of(self.rule, address, at)) for number, address in enumerate(self.rule.reads))
@@ -163,7 +161,7 @@ class Cells:
     def together(
         self, where: Where, at: Offset, shown: Mapping[Key, Hashable], factors: Mapping[Offset, Factor]
     ) -> Together:
-        """The factors of a hidden cell and of the shown ones that read it, with what only one of them reads left out."""
+        """The factors of a hidden cell and of the shown ones that read it, without what only one of them reads."""
         pattern, key = self.at(where, at), (OUTPUT, *at)
         assert pattern is not None
         chosen = [self.factor(at, pattern, key, shown)]
@@ -193,7 +191,7 @@ class Cells:
                 fine[rows] = beside if beside.ndim == 1 else beside.any(1)
         return fine
 
-    def joined(self, together: Together) -> tuple[list[list[Hashable]], list[np.ndarray]]:
+    def joined(self, together: Together) -> Tables:
         """Tables of what can stand together, each over some shown variables and, of a hidden cell, over that one last.
 
         Factors with a hidden variable in common are joined into one table, in which it can be anything.
@@ -207,9 +205,13 @@ class Cells:
         return known
 
 
-def join(
-    variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]
-) -> tuple[list[list[Hashable]], list[np.ndarray]]:
+def hidden_cell(variable: Hashable) -> Offset | None:
+    """How far away the cell stands that a variable is, if it is one that is not shown."""
+    cell = isinstance(variable, tuple) and len(variable) == 3 and variable[0] == OUTPUT
+    return (variable[1], variable[2]) if cell and isinstance(variable, tuple) else None
+
+
+def join(variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]) -> Tables:
     """Tables over shown variables, which are numbers, with what is hidden summed out, and BESIDE as the last."""
     groups: list[list[int]] = []
     for number, own in enumerate(variables):
@@ -222,13 +224,13 @@ def join(
         shown = [variable for variable in every if isinstance(variable, int)]
         last = [BESIDE] * (BESIDE in every)
         sizes = {v: size for n in group for v, size in zip(variables[n], tables[n].shape, strict=True)}
-        if prod(sizes[variable] for variable in (*shown, *last)) > MOST or all(tables[n].all() for n in group):
+        if prod(sizes[variable] for variable in (*shown, *last)) > JOINED or all(tables[n].all() for n in group):
             continue  # all is possible
         letters = {variable: number for number, variable in enumerate(every)}
-        operands: list[object] = []
+        operands: list[Any] = []
         for number in group:
             operands += [tables[number].astype(np.float32), [letters[variable] for variable in variables[number]]]
         joined = np.einsum(*operands, [letters[variable] for variable in (*shown, *last)], optimize=True)
-        found.append(shown)
+        found.append([*shown])
         results.append(joined > 0)
     return found, results

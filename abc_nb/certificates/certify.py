@@ -7,6 +7,7 @@ contexts that were tried. `reach` and `tables` prove that the shapes are all tha
 
 import math
 import time
+from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,10 +17,10 @@ import torch
 from tqdm.auto import tqdm
 
 from abc_nb.certificates.checksum import checksum
-from abc_nb.certificates.contexts import Block, Context, Contexts, Shape
+from abc_nb.certificates.contexts import Block, Context, Contexts, Shape, Token
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import NumberContexts
-from abc_nb.certificates.rounding import Rounding
+from abc_nb.certificates.rounding import AtOnce, Exact, Rounding, check_finite
 from abc_nb.certificates.states import States
 from abc_nb.certificates.tables import TableContexts
 from abc_nb.common.config import sha256_of, to_data
@@ -27,20 +28,24 @@ from abc_nb.common.devices import one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Sampler
-from abc_nb.training.evaluation import evaluating
+from abc_nb.training.evaluation import evaluating, in_float64
 
-MOST = 2 * 10**9  # contexts: at three millionths of a second each they take 100 minutes
-KEPT = 0.5  # of a margin that a pass has to leave
+MOST = 2 * 10**9  # contexts: at a millionth of a second each they take half an hour
+KEPT = 0.5  # of a margin that rounding has to leave
 MANY = 8  # times as many contexts as states of a part are reason to compute all of these
-FEW = 0.1  # of the contexts of a block
+FEW = 0.1  # of some contexts
+LOOKED_AT = 2**11  # contexts that say whether float32 is enough for a shape
 NARROW = 64  # contexts with small margins that are kept of each block and in the end
 WRONG = 200  # wrong contexts that are kept of each shape; all are counted
-ARITHMETIC = {  # by the bits that `Result` notes
-    32: "This holds in float32 on a processor, in whatever order numbers are summed, and in exact arithmetic. "
-    "TF32 and bfloat16 are not covered.",
-    64: "This holds in float64, in whatever order numbers are summed, and in exact arithmetic. In float32 rounding is "
-    "too large for a proof: there every context was tried with one order of summation, and none was wrong.",
-}
+ALIKE = 2**25  # contexts of one shape that are remembered for others with the same tree
+IN_FLOAT32 = (
+    "This holds in float32 on a processor and in float64, in whatever order numbers are summed, and in exact "
+    "arithmetic. TF32 and bfloat16 are not covered."
+)
+IN_FLOAT64 = (
+    "This holds in float64, in whatever order numbers are summed, and in exact arithmetic. Float32 is not covered: "
+    "{} of {} contexts are proven for float64 alone."
+)
 SampledContexts = NumberContexts | TableContexts  # of a sampler's problems
 
 
@@ -50,7 +55,7 @@ class Certificate:
 
     `certified` means: no context is wrong, and rounding cannot make one wrong. `margin` is the right logit minus the
     best other one. `rounding` is over all contexts: the `bits` of the arithmetic that it is about, the `bound` on what
-    rounding can change a margin by, and the least that is `left` of a margin.
+    rounding can change a margin by, the least that is `left` of a margin, and how many are proven for `float64` alone.
     """
 
     task: str
@@ -83,24 +88,34 @@ class Result:
     narrow: list[tuple[float, Context]] = field(default_factory=list)  # the smallest margins, the smallest first
     bound: float = 0.0  # the most that rounding can change a margin by
     left: float = math.inf  # the least that it leaves of one
-    bits: int = 32  # of the arithmetic that this is about: see `Passes`
+    wide: int = 0  # contexts that are proven for float64 alone
     examples: list[Context] = field(default_factory=list)  # wrong ones
 
     @property
     def margin(self) -> float:
-        return self.narrow[0][0]
+        return self.narrow[0][0] if self.narrow else math.inf
 
-    def add(self, block: Block, margin: np.ndarray, left: np.ndarray) -> None:
+    def add(self, block: Block, leads: "Leads") -> None:
         """Count a block whose right tokens lead by these margins."""
+        margin, left, wide = leads
         wrong = np.flatnonzero(~(margin > 0))
         self.contexts += len(margin)
         self.wrong += len(wrong)
+        self.wide += int(wide.sum())
         self.examples += [block[row] for row in wrong[: WRONG - len(self.examples)]]
         self.bound = max(self.bound, float((margin - left).max()))
         self.left = min(self.left, float(left.min()))
         least = np.argpartition(margin, NARROW)[:NARROW] if len(margin) > NARROW else np.arange(len(margin))
         self.narrow += [(float(margin[row]), block[row]) for row in least]
-        self.narrow = sorted(self.narrow, key=lambda each: each[0])[:NARROW]
+        self.narrow = sorted(self.narrow, key=lambda narrow: narrow[0])[:NARROW]
+
+
+class Leads(NamedTuple):
+    """By how much right tokens lead, what rounding leaves of that, and whether that is for float64 alone: (N,) each."""
+
+    margin: np.ndarray
+    left: np.ndarray
+    wide: np.ndarray
 
 
 def contexts_of(model: Transformer | ModelConfig, sampler: Sampler) -> SampledContexts:
@@ -135,18 +150,20 @@ class Attempt(NamedTuple):
 
 def attempt(model: Transformer, contexts: Contexts) -> Attempt:
     start, results, task = time.perf_counter(), results_of(model, contexts), contexts.task
-    wrong, left = sum(each.wrong for each in results), min(each.left for each in results)
-    shown = [(each.shape, context) for each in results for context in each.examples]
+    count, wrong, wide = (sum(getattr(result, name) for result in results) for name in ("contexts", "wrong", "wide"))
+    left, bound = min(result.left for result in results), max(result.bound for result in results)
+    shown = [(result.shape, context) for result in results for context in result.examples]
+    arithmetic = IN_FLOAT64.format(f"{wide:,}", f"{count:,}") if wide else IN_FLOAT32
     certificate = Certificate(
         task=task.name,
         base=task.base,
-        statement=f"{contexts.statement} {ARITHMETIC[results[0].bits]}",
+        statement=f"{contexts.statement} {arithmetic}",
         certified=wrong == 0 and left > 0,
-        contexts=sum(each.contexts for each in results),
+        contexts=count,
         wrong=wrong,
-        margin=min(each.margin for each in results),
+        margin=min(result.margin for result in results),
         counterexamples=tuple(contexts.counterexamples(model, shown)),
-        rounding={"bits": results[0].bits, "bound": max(each.bound for each in results), "left": left},
+        rounding={"bits": 64 if wide else 32, "bound": bound, "left": left, "float64": wide},
         seconds=round(time.perf_counter() - start, 2),
         device=model.head.weight.device.type,
         facts={"task": task.name, "base": task.base} | contexts.facts,
@@ -161,74 +178,144 @@ def weights_of(model: Transformer) -> dict[str, np.ndarray]:
 
 
 class Passes:
-    """Forward passes over contexts of one model, in one of two ways.
+    """Forward passes over contexts of one model, each with a bound on rounding.
 
-    In float32, with a bound for every evaluation in float32. Or, where `exact` is, with lower layers in float64: then
-    the bound is for this computation, exact arithmetic and every evaluation in float64. Contexts of which that leaves
-    too little are computed again, all in float64; an evaluation is once E from that, and not 2 E.
+    All in float32, with a bound for every evaluation in float32; where that leaves a few contexts open, these in
+    float64, which is as good as exact: another evaluation in float32 is once E from it, and not 2 E. Where it leaves
+    many open, and for these few if they still are, the bound is for every evaluation in float64: all up to what the
+    last layer sees in float64, the rest in float32; and all in float64 where too little of a margin is left by that.
     """
 
     def __init__(self, model: Transformer, contexts: Contexts, threads: int = 1) -> None:
-        model = deepcopy(model).cpu() if model.head.weight.device.type == "mps" else model  # which has no float64
-        self.contexts, self.threads, double = contexts, threads, deepcopy(model).double()
-        self.single, self.double, self.exact = Rounding(model), Rounding(double), False
+        double = in_float64(model)
+        model = deepcopy(model).to(double.head.weight.device)
+        self.contexts, self.threads, self.wide = contexts, threads, dict[Shape, bool]()
+        self.plain, self.single, self.double = Exact(model), Rounding(model), Rounding(double)
         self.closer = Rounding(double, self.single.u)
-        self.known: dict[tuple[Rounding, Rounding | None], tuple[Shape, States]] = {}
+        self.mixed = AtOnce(model), AtOnce(double)
+        self.known: dict[tuple[Rounding, ...], tuple[Shape, States]] = {}
 
-    def __call__(self, shape: Shape, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Margins and what is left of them: (contexts,) each."""
-        margin, left = self.leads(shape, block, self.single, self.double if self.exact else None)
-        again = np.flatnonzero(~(left > KEPT * margin * self.exact) & ~(2 * margin < left))
-        if len(again) and (self.exact or len(again) <= FEW * len(margin)):
-            closer = self.double if self.exact else self.closer
-            margin[again], left[again] = self.leads(shape, block.part(again), closer)
-        return margin, left
+    def __call__(self, shape: Shape, block: Block) -> Leads:
+        count = len(block)
+        margin, left, wide = np.zeros(count), np.full(count, -np.inf), np.zeros(count, bool)
 
-    def leads(
-        self, shape: Shape, block: Block, rules: Rounding, below: Rounding | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        states = self.states(shape, rules, below).take(block.values)
+        def again(chosen: np.ndarray, *rules: Rounding) -> None:
+            if len(chosen):
+                margin[chosen], left[chosen] = self.leads(shape, block.part(chosen), *rules)
+
+        if not self.needs_float64(shape, block):
+            again(np.arange(count), self.single)
+            rest = np.flatnonzero(unclear(margin, left, KEPT))
+            if len(rest) <= FEW * count:
+                again(rest, self.closer)
+        rest = np.flatnonzero(unclear(margin, left))
+        wide[rest] = True
+        again(rest, *self.mixed)
+        again(rest[unclear(margin[rest], left[rest], KEPT)], self.double)
+        return Leads(margin, left, wide)
+
+    def needs_float64(self, shape: Shape, block: Block) -> bool:
+        """Whether float32 leaves many contexts of a shape open, by a few of its first block."""
+        if shape not in self.wide:
+            some = block.part(np.linspace(0, len(block) - 1, min(LOOKED_AT, len(block))).astype(int))
+            self.wide[shape] = unclear(*self.leads(shape, some, self.single)).mean() > FEW
+        return self.wide[shape]
+
+    def leads(self, shape: Shape, block: Block, *rules: Rounding) -> tuple[np.ndarray, np.ndarray]:
+        """Margins and what is left of them; what is not a number leaves nothing."""
+        states = self.states(shape, *rules).take(block.values)
         right = torch.from_numpy(block.right).to(states.device)
-        margin, left = zip(*states.leads(shape.root, right), strict=True)
-        return torch.cat(margin).double().cpu().numpy(), torch.cat(left).double().cpu().numpy()
+        margin, left = (torch.cat(part).double() for part in zip(*states.leads(shape.root, right), strict=True))
+        return margin.cpu().numpy(), left.nan_to_num(-torch.inf, neginf=-torch.inf).cpu().numpy()
 
-    def states(self, shape: Shape, rules: Rounding, below: Rounding | None) -> States:
+    def states(self, shape: Shape, *rules: Rounding) -> States:
         """What computes the states of a shape; those of the shape before are forgotten."""
-        known = self.known.get((rules, below))
+        known = self.known.get(rules)
         if known is None or known[0] != shape:
             most, base = self.contexts.counts[shape] / MANY, self.contexts.task.base
-            lower = None if below is None else self.states(shape, below, None)
-            states = States(rules, shape.atoms, base, most, lower, self.threads)
-            known = self.known[rules, below] = shape, states
+            below = self.states(shape, *rules[1:]) if rules[1:] else None
+            known = self.known[rules] = shape, States(rules[0], shape.atoms, base, most, below, self.threads)
         return known[1]
 
 
+def unclear(margin: np.ndarray, left: np.ndarray, kept: float = 0.0) -> np.ndarray:
+    """Where rounding leaves too little of a margin, and the token is not wrong for sure."""
+    return ~(left > kept * margin) & ~(2 * margin < left)
+
+
 def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
-    """The result of every shape; InputError where there are too many contexts."""
+    """The result of every shape; InputError where there are too many contexts, or numbers that are not finite."""
     total = sum(contexts.counts.values())
     if total > MOST:
         raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST:,} are tried")
-    passes = Passes(model, contexts, torch.get_num_threads())
+    check_finite(model)
+    passes, alike = Passes(model, contexts, torch.get_num_threads()), Alike(contexts)
     with (
         one_thread(),  # for what is not split among threads by us
         evaluating(model),
         tqdm(total=total, unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar,
     ):
-        return in_one_way(contexts, passes, bar)
+        results = {shape: Result(shape) for shape in contexts.counts}
+        for shape in alike.order:
+            result, count = results[shape], contexts.counts[shape]
+            for block in filter(len, contexts.blocks(shape)):
+                rest = alike.rest(shape, block)
+                result.contexts += len(block) - len(rest)
+                if len(rest):
+                    leads = passes(shape, rest)
+                    result.add(rest, leads)
+                    alike.add(shape, rest, leads)
+                bar.update(len(block))
+            bar.update(count - result.contexts)
+        return [result for result in results.values() if result.contexts]
 
 
-def in_one_way(contexts: Contexts, passes: Passes, bar: "tqdm[Any]") -> list[Result]:
-    """The same; all again in the exact way as soon as rounding in float32 leaves it open whether one is right."""
-    found = []
-    for shape, count in contexts.counts.items():
-        each = Result(shape, bits=64 if passes.exact else 32)
-        for block in filter(len, contexts.blocks(shape)):
-            margin, left = passes(shape, block)
-            if not passes.exact and ((margin > 0) & ~(left > 0)).any():
-                passes.exact, bar.n, bar.last_print_n = True, 0, 0  # `reset` would draw the bar at once
-                return in_one_way(contexts, passes, bar)
-            each.add(block, margin, left)
-            bar.update(len(block))
-        bar.update(count - each.contexts)
-        found += [each] * (each.contexts > 0)
-    return found
+class Alike:
+    """Contexts that are tried already, in another shape with the same tree: they have the same logits.
+
+    Steps near the units show contexts that higher steps show, too, under other names of places.
+    """
+
+    def __init__(self, contexts: Contexts) -> None:
+        counts, self.tokens = contexts.counts, len(contexts.task.vocabulary)
+        self.order = sorted(counts, key=counts.__getitem__, reverse=True)
+        self.trees = {shape: unnamed(shape) for shape in counts}
+        several = Counter(self.trees.values())
+        fit = [
+            shape for shape in self.order if self.tokens ** (len(shape.atoms) + 1) < 2**62 and counts[shape] <= ALIKE
+        ]
+        first = {self.trees[shape]: shape for shape in reversed(fit)}
+        self.kept = {shape for tree, shape in first.items() if several[tree] > 1}
+        self.codes: dict[object, list[np.ndarray]] = {}  # of contexts that are right for sure
+
+    def rest(self, shape: Shape, block: Block) -> Block:
+        """The contexts of a block that are not settled."""
+        codes = self.codes.get(self.trees[shape])
+        if shape in self.kept or codes is None:
+            return block
+        if len(codes) > 1:
+            codes[:] = [np.sort(np.concatenate(codes))]
+        if not len(codes[0]):
+            return block
+        asked = self.code(block)
+        place = np.searchsorted(codes[0], asked).clip(max=len(codes[0]) - 1)
+        return block.part(np.flatnonzero(codes[0][place] != asked))
+
+    def add(self, shape: Shape, block: Block, leads: Leads) -> None:
+        if shape in self.kept:
+            self.codes.setdefault(self.trees[shape], []).append(self.code(block.part(leads.left > 0)))
+
+    def code(self, block: Block) -> np.ndarray:
+        """One number for each context with its right token."""
+        code = np.zeros(len(block), np.int64)
+        for column in (*block.values.T, block.right):
+            code = code * self.tokens + column
+        return code
+
+
+def unnamed(shape: Shape) -> tuple[object, ...]:
+    """The tree of a shape and its atoms, with places numbered from the lowest one on that is seen."""
+    places = sorted({place for kind, _, place in shape.atoms if kind in ("digit", "output")})
+    names = {place: number for number, place in enumerate(places)}
+    return shape.root.renamed(names), tuple(Token(atom, 0).renamed(names).atom for atom in shape.atoms)
+

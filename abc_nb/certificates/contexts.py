@@ -7,7 +7,7 @@ Outputs that follow the places of numbers or lists are in `places`, those that s
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from abc_nb.problems.tasks import Task, Width
 
 # ("token", token, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place); of tables see `tables`
 Atom = tuple[str, int, int]
-# What digits a place can hold: all, all but zeros alone, or all of those operands that have a digit there, without these.
+# What digits a place can hold: all, all but zeros alone, or those of the operands that have one, without these.
 Kind = Literal["any", "lead"] | tuple[int, ...]
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
 Context = tuple[np.ndarray, int]  # the tokens at a shape's atoms, and the token that is right there
@@ -95,7 +95,7 @@ class Shape:
     atoms: tuple[Atom, ...]  # all that a context gives a value to
     label: int | None  # the right token where it is the same in every context
     places: tuple[Place, ...] = ()  # from the units up, of outputs that follow places
-    case: tuple[Hashable, ...] = ()  # of tables: what else decides which tokens can stand there, and which is right
+    case: tuple[Any, ...] = ()  # of tables: what else decides which tokens can stand there, and which is right
 
 
 Wrong = Sequence[tuple[Shape, Context]]  # contexts that a model gets wrong

@@ -1,12 +1,8 @@
 """Attention of many contexts to a few keys each, and what the bound on rounding needs to know of it.
 
-It is compiled from `few_keys.c` where a C compiler is there. That takes a fifteenth of PyTorch's processor time (2,048
+By `mix` of `model/attention.c` where a C compiler is there. That takes a fiftieth of PyTorch's processor time (2,048
 contexts, two keys, eight heads of eight numbers in float32). Both round within what `rounding` allows for.
 """
-
-import ctypes
-from functools import cache
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -15,27 +11,30 @@ from abc_nb.certificates.rounding import MOST, by_head
 from abc_nb.model import compiled
 from abc_nb.model.attention import softmax_or_zero
 
-SOURCE = Path(__file__).with_name("few_keys.c")
-REAL = {torch.float32: "float", torch.float64: "double"}
-Mixed = tuple[Tensor, Tensor, Tensor, Tensor]
+Mixed = tuple[Tensor, tuple[Tensor, ...]]
 
 
-def mixed(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor) -> Mixed:
+def mixed(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, more: bool = True) -> Mixed:
     """What queries (N, D) see at the keys `rows` (N, K) of a table under the bias (K, H).
 
-    The table (R, 2 D + 2 H) has keys, values and the squared lengths of both by head. Given are the means of values
-    (N, D); by head the standard deviations of keys and of values (N, 2 H); the largest weight that a head gives a key
-    (N, K); the lengths of queries by head (N, H).
+    The table (R, 2 D + 2 H) has keys, values and the squared lengths of both by head; of queries, keys and values the
+    first numbers of all heads come first. Given are the means of values (N, D), and with `more`: by head the standard
+    deviations of keys and of values (N, 2 H); the largest weight that a head gives a key (N, K); the lengths of queries
+    by head (N, H).
     """
-    heads = bias.shape[1]
+    (count, width), (slots, heads) = query.shape, bias.shape
     lost = 2 * torch.finfo(query.dtype).eps * MOST  # of a mean square, by rounding
-    mix = None if torch.is_grad_enabled() else kernels(query.device.type, query.dtype, query.shape[1] // heads)
-    if mix is None:
+    plain = query.device.type == "cpu" and not torch.is_grad_enabled()
+    library = compiled.few_keys(width // heads, heads, query.dtype) if plain else None
+    if library is None:
         return by_torch(query, table, rows, bias, lost)
-    given = [x.contiguous() for x in (query, table, rows, bias)]
-    found = tuple(query.new_empty(len(query), n) for n in (query.shape[1], 2 * heads, len(bias), heads))
-    mix.mix(*(x.data_ptr() for x in (*given, *found)), len(query), *bias.shape, lost)
-    return found  # type: ignore[return-value]
+    if table.shape[1] != 2 * (width + heads) or rows.shape != (count, slots):
+        raise TypeError(f"a table {table.shape} and rows {rows.shape} do not fit queries {query.shape}")
+    given = [query, table.to(query), rows.long(), bias.to(query)]
+    means, known = query.new_empty(count, width), [query.new_empty(count, n) for n in (2 * heads, slots, heads) if more]
+    made = [means, *(known or [None] * 3)]
+    compiled.call(library, "mix", [*(x.contiguous() for x in given), *made], count, slots, lost)
+    return means, tuple(known)
 
 
 def by_torch(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, lost: float) -> Mixed:
@@ -43,19 +42,8 @@ def by_torch(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, lost: flo
     seen = table.index_select(0, rows.flatten()).unflatten(0, rows.shape)
     logits = by_head(query[:, None] * seen[..., :width], heads) / (width // heads) ** 0.5
     weights = softmax_or_zero(logits, bias[None], 1)
-    every = torch.eye(heads, dtype=weights.dtype, device=weights.device)
-    numbers = torch.cat([*[every.repeat_interleave(width // heads, 1)] * 2, every, every], 1)
-    means = (weights @ numbers * seen).sum(1)  # of keys, of values, and of the squared lengths of both
-    mean, square = means[:, : 2 * width], means[:, 2 * width :]
-    spread = ((square - by_head(mean.square(), 2 * heads)).clamp_min(0) + lost * square).sqrt()
-    return mean[:, width:], spread, weights.amax(2), by_head(query.square(), heads).sqrt()
-
-
-@cache
-def kernels(device: str, dtype: torch.dtype, size: int) -> ctypes.CDLL | None:
-    """The function of `few_keys.c` for a head size; None where it cannot be compiled."""
-    found = compiled.loaded(SOURCE, f"-DSIZE={size}", f"-DREAL={REAL[dtype]}") if device == "cpu" else None
-    if found is not None:
-        found.mix.argtypes = [ctypes.c_void_p] * 8 + [ctypes.c_int64] * 3 + [ctypes.c_double]
-        found.mix.restype = None
-    return found
+    means = (weights.repeat(1, 1, 2 * width // heads) * seen[..., : 2 * width]).sum(1)
+    squares = (weights.repeat(1, 1, 2) * seen[..., 2 * width :]).sum(1)
+    less = torch.cat([by_head(part.square(), heads) for part in means.chunk(2, 1)], 1)
+    spread = ((squares - less).clamp_min(0) + lost * squares).sqrt()
+    return means[:, width:], (spread, weights.amax(2), by_head(query.square(), heads).sqrt())

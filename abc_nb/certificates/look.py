@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from abc_nb.certificates.certify import MANY
+from abc_nb.certificates.certify import Passes
 from abc_nb.certificates.contexts import Block, Context, Contexts, Shape
-from abc_nb.certificates.rounding import Exact
-from abc_nb.certificates.states import States
+from abc_nb.common.devices import one_thread
 from abc_nb.model.transformer import Transformer
 from abc_nb.training.evaluation import evaluating
 
@@ -51,7 +49,7 @@ def wrong_contexts(
     `count` is told how many there were in each block. A look that does not end early counts all that are wrong.
     """
     known = Look()
-    kept = looked_at(model, contexts, known, ((shape, block_of(own)) for shape, own in (first or {}).items()), enough)
+    kept = looked_at(model, contexts, known, ((shape, block_of(some)) for shape, some in (first or {}).items()), enough)
     if kept >= enough:
         return known
     every = ((shape, block) for shape in contexts.shapes for block in contexts.blocks(shape) if len(block))
@@ -69,30 +67,15 @@ def looked_at(
     count: Callable[[int], None] = lambda _: None,
 ) -> int:
     """Add blocks of contexts to a look, until so many wrong contexts are kept; how many are."""
-    kept, last, states, rules = 0, None, None, Exact(model)
-    with evaluating(model):
+    kept, passes = 0, Passes(model, contexts, torch.get_num_threads())
+    with one_thread(), evaluating(model):
         for shape, block in blocks:
-            if states is None or shape != last:
-                last, most = shape, contexts.counts[shape] / MANY
-                states = States(rules, shape.atoms, contexts.task.base, most, threads=torch.get_num_threads())
-            kept += look.add(shape, block, margins(states.take(block.values), shape, block.right))
+            margins, _ = passes.leads(shape, block, passes.plain)
+            kept += look.add(shape, block, margins)
             count(len(block))
             if kept >= enough:
                 break
     return kept
-
-
-def margins(states: States, shape: Shape, right: np.ndarray) -> np.ndarray:
-    """By how much the right token of each context leads, (contexts,)."""
-    norm, head = states.model.decoder_norm, states.model.head
-    label = torch.from_numpy(right).to(states.device)
-
-    def lead(x: Tensor, error: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
-        logits, wanted = head(norm(x)), label[some, None]
-        other = logits.scatter(1, wanted, -torch.inf).amax(1)
-        return logits.gather(1, wanted)[:, 0] - other, error
-
-    return torch.cat([leads for leads, _ in states.layer(shape.root, states.every, lead)]).cpu().numpy()
 
 
 def block_of(contexts: dict[bytes, Context]) -> Block:

@@ -31,9 +31,8 @@ class PlaceContexts(Contexts):
         """`token` gives the tokens of symbols, as of those that stand before the first output and are the last one."""
         self.config, self.task, self.automaton = config, task, certified_automaton(task.rule)
         if self.automaton.grows > task.grows:
-            raise InputError(
-                f"no certificate: results of {task.title} need {self.automaton.grows} places more, not {task.grows}"
-            )
+            places = self.automaton.grows
+            raise InputError(f"no certificate: results of {task.title} need {places} places more, not {task.grows}")
         self.token, self.start, self.end = token, start, token(end)
         self.unrolled = lru_cache(maxsize=256)(self.trees)
 

@@ -9,25 +9,36 @@ Shapes: N contexts or distinct states, K keys, H heads, d numbers a head, D = H 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from abc_nb.certificates.contexts import Atom, Node, Token
 from abc_nb.certificates.few_keys import mixed
-from abc_nb.certificates.rounding import Rounding, Sizes, by_head
+from abc_nb.certificates.rounding import SLACK, Rounding, Sizes, by_head
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.layers import DecoderLayer, Layer
 
 ROWS = 2**11  # contexts computed at once: what a processor's cache holds is fastest
+KEYS = "table", "squares", "moved", "bias"
 MANY = 4  # times as many states as contexts are too many to make keys and queries of all: that takes time and memory
 # None where PyTorch was built without it
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 T = TypeVar("T")
-Then = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+class Map(NamedTuple):
+    """A linear map."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+State = tuple[Tensor, Tensor]  # numbers (N, D) and errors (N,)
 Key = tuple[bytes, Node | Token]  # the bias of every head, and what stands at the key
 
 
@@ -45,17 +56,42 @@ class Keys:
     """The keys of one attention of a node."""
 
     table: Tensor  # of all that can be one: see `States.table`
-    errors: Tensor  # (R,): of the normed states that they are made of
+    squares: Tensor  # (R, 2 H): the squared lengths of its key and its value by head
+    moved: Tensor  # (R, 2): how far both can be off
     bias: Tensor  # (K, H)
-    norm: nn.Module  # the LayerNorm before them
-    sizes: Sizes
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The keys of one attention that the contexts of a block have."""
+
+    keys: Keys
+    rows: Tensor  # (N, K)
+    sizes: Sizes  # of those that some context has
+
+    @classmethod
+    def of(cls, keys: Keys, rows: Tensor) -> "Seen":
+        used = rows.new_zeros(len(keys.table), dtype=torch.bool)
+        used[rows.flatten()] = True
+        return cls(keys, rows, Sizes.of(keys.squares[used], keys.bias))
+
+
+@dataclass(frozen=True)
+class Layered:
+    """A layer in two steps, each for some contexts of a block."""
+
+    first: Callable[[Tensor], tuple[State, State]]  # states after attention to outputs, and normed for what is next
+    rest: Callable[[State, State, Tensor], State]  # of both: the layer's states
+
+    def __call__(self, some: Tensor) -> State:
+        return self.rest(*self.first(some), some)
 
 
 class States:
     """Computes the states of contexts of one shape, in the arithmetic of the weights of `rules.model`.
 
     States of a part of a tree with at most `most` contexts of tokens below `base` are computed once for all blocks.
-    `below` computes the states that the root looks at, if another one does.
+    `below` computes the root's first step, its keys of the problem and all that these need, if another one does.
     """
 
     def __init__(
@@ -66,11 +102,12 @@ class States:
         most: float = 0,
         below: "States | None" = None,
         threads: int = 1,
+        kept: dict[object, Any] | None = None,
     ) -> None:
         self.rules, self.model, self.below = rules, rules.model, below
         self.atoms, self.base, self.most, self.threads = atoms, base, most, threads
         self.device = rules.weight.device
-        self.kept: dict[object, Any] = {}  # what is the same for all blocks
+        self.kept: dict[object, Any] = {} if kept is None else kept  # what is the same for all blocks
         self.own: dict[object, Any] = {}  # what is of this block
 
     def take(self, values: np.ndarray) -> Self:
@@ -83,21 +120,18 @@ class States:
 
     def leads(self, root: Node, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """By how much the right token after the root's step leads, and what rounding leaves of that: some at a time."""
-        norm, head = self.model.decoder_norm, self.model.head
+        layer, norm, head = self.layer(root), self.model.decoder_norm, self.model.head
         assert isinstance(norm, nn.LayerNorm)
 
-        def lead(x: Tensor, error: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
-            (y, off), label = self.rules.normed(norm, x, error), right[some]
-            logits = product(head, y)
-            own = logits.gather(1, label[:, None])
-            other = logits.scatter(1, label[:, None], -torch.inf).amax(1, keepdim=True)
-            return (own - other)[:, 0], self.rules.left(head, norm, logits, label, off)
+        def lead(some: Tensor) -> tuple[Tensor, Tensor]:
+            normed, off = self.rules.normed(norm, *layer(some))
+            return self.rules.lead(head, norm, product(head, normed), right[some], off)
 
-        return self.layer(root, self.every, lead)
+        return in_threads(self.threads, lead, self.every.split(ROWS))
 
     def logits(self, root: Node) -> Tensor:
         """Logits (N, vocabulary) of the token after the root's step."""
-        return self.model.head(self.model.decoder_norm(self.whole(root, self.every).states))
+        return self.model.head(self.model.decoder_norm(self.layer(root)(self.every)[0]))
 
     @property
     def every(self) -> Tensor:
@@ -118,37 +152,32 @@ class States:
         return found
 
     def part(self, root: Node | Token) -> Part:
-        make = self.computed if self.below is None else self.taken
-        return self.once(root, self.is_kept(root), lambda: make(root))
-
-    def taken(self, root: Node | Token) -> Part:
-        """What is computed below, in the arithmetic here."""
-        assert self.below is not None
-        part = self.below.part(root)
-        states = part.states.to(self.rules.weight)
-        return Part(states, self.rules.added(states, part.errors.to(states)), part.rows)
+        return self.once(root, self.is_kept(root), lambda: self.computed(root))
 
     def computed(self, root: Node | Token) -> Part:
         if isinstance(root, Token):
             return self.embedded(root)
-        atoms = sorted(root.atoms)
-        if not self.is_kept(root):
+        atoms, rows = sorted(root.atoms), None
+        if self.is_kept(root):
+            values = np.arange(self.base ** len(atoms))[:, None] // self.base ** np.arange(len(atoms))[::-1] % self.base
+        else:
             first, rows = self.distinct(atoms)
-            return self.whole(root, torch.from_numpy(first).to(self.device), torch.from_numpy(rows).to(self.device))
-        every = np.arange(self.base ** len(atoms))[:, None] // self.base ** np.arange(len(atoms))[::-1] % self.base
-        states = type(self)(self.rules, atoms, self.base, self.most, threads=self.threads).take(every)
-        return states.whole(root, states.every)
-
-    def whole(self, node: Node, chosen: Tensor, rows: Tensor | None = None) -> Part:
-        states, errors = zip(*self.layer(node, chosen), strict=True)
-        return Part(torch.cat(states), torch.cat(errors), rows)
+            values = np.array([self.columns[atom][first] for atom in atoms], np.int64).reshape(-1, len(first)).T
+        part = type(self)(self.rules.each, atoms, self.base, self.most, threads=self.threads, kept=self.kept).take(
+            values
+        )
+        states, errors = map(
+            torch.cat, zip(*in_threads(part.threads, part.layer(root), part.every.split(ROWS)), strict=True)
+        )
+        errors = self.rules.worst(errors).expand(len(states))
+        return Part(states, errors, None if rows is None else torch.from_numpy(rows).to(self.device))
 
     def embedded(self, token: Token) -> Part:
         """The whole vocabulary, embedded with the token's index."""
         every = torch.arange(self.model.embedding.num_embeddings, device=self.device)
         index = torch.tensor([token.index], device=self.device, dtype=self.rules.weight.dtype)
         states = self.model.embed(every[:, None], index)[:, 0]
-        return Part(states, self.rules.embedded(states, token.index))
+        return Part(states, self.rules.embedded(states, token.index).expand(len(states)))
 
     def rows(self, root: Node | Token) -> Tensor:
         """Which state of a part each context has: (N,)."""
@@ -183,53 +212,87 @@ class States:
 
     # ---- one layer
 
-    def layer(self, node: Node, chosen: Tensor, then: Then | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """What a decoder layer makes of the chosen contexts, (ROWS, D), and the errors: some at a time.
+    def turned(self, attention: MultiHeadAttention, name: str) -> Map:
+        """A map of an attention, to or from numbers of which the first ones of all heads come first."""
+        return self.rules.once(turned, getattr(attention, name), attention.heads, name == "out")
 
-        In a decoder-only model all keys are under one softmax. `then` makes something else of both and of the contexts.
-        """
+    def layer(self, node: Node) -> Layered:
+        """A decoder layer for the contexts of a block."""
+        layer = self.model.decoder.layers[node.layer - 1]
+        norm, crossed = layer.forward_residual.norm, isinstance(layer, DecoderLayer)
+        first = self.first(node) if self.below is None else self.rounded(self.below.first(node))
+        keys = self.of_problem(node) if crossed else None
+
+        def rest(state: State, normed: State, some: Tensor) -> State:
+            if crossed:
+                asked = product(self.turned(layer.cross_attention, "query"), normed[0]), normed[1]
+                state = self.attend(layer.cross_attention, layer.cross_residual.norm, state, asked, keys, some)
+                normed = self.rules.normed(norm, *state)
+            return self.forward(layer, state, normed)
+
+        return Layered(first, rest)
+
+    def first(self, node: Node) -> Callable[[Tensor], tuple[State, State]]:
+        """A layer's first step; in a decoder-only model all keys are under one softmax."""
         layer, (before, at, kept) = self.model.decoder.layers[node.layer - 1], self.used(node.before)
-        norm, own, cross = layer.self_residual.norm, (*node.own, *node.cross), None
-        if isinstance(layer, DecoderLayer):
-            own, cross = node.own, self.keys(layer.cross_attention, node.cross, self.model.encoder_norm)
-        keys = self.keys(layer.self_attention, own, norm)
+        crossed = isinstance(layer, DecoderLayer)
+        norm, after = layer.self_residual.norm, layer.cross_residual.norm if crossed else layer.forward_residual.norm
+        keys = self.keys(layer.self_attention, node.own if crossed else (*node.own, *node.cross), norm)
         queries, errors = self.once((layer, node.before), kept, lambda: self.queries(layer, before))
 
-        def step(some: Tensor) -> tuple[Tensor, Tensor]:
+        def first(some: Tensor) -> tuple[State, State]:
             rows = at[some]
-            x, error, query = before.states.index_select(0, rows), before.errors[rows], queries.index_select(0, rows)
-            x, error = self.attend(layer.self_attention, norm, (x, error), (query, errors[rows]), keys, some)
-            if isinstance(layer, DecoderLayer):
-                inner, off = self.rules.normed(layer.cross_residual.norm, x, error)
-                asked = product(layer.cross_attention.query, inner), off
-                x, error = self.attend(layer.cross_attention, layer.cross_residual.norm, (x, error), asked, cross, some)
-            x, error = self.forward(layer, x, error)
-            return (x, error) if then is None else then(x, error, some)
+            state = before.states.index_select(0, rows), self.rules.of(before.errors, rows)
+            asked = queries.index_select(0, rows), self.rules.of(errors, rows)
+            state = self.attend(layer.self_attention, norm, state, asked, keys, some)
+            return state, self.rules.normed(after, *state)
 
-        return in_threads(self.threads, step, chosen.split(ROWS))
+        return first
 
-    def queries(self, layer: DecoderLayer | Layer, part: Part) -> tuple[Tensor, Tensor]:
+    def of_problem(self, node: Node) -> Seen | None:
+        """The keys of cross-attention."""
+        if self.below is None:
+            layer = self.model.decoder.layers[node.layer - 1]
+            return self.keys(layer.cross_attention, node.cross, self.model.encoder_norm)
+        seen = self.below.of_problem(node)
+        if seen is None:
+            return None
+        table, squares, moved, bias = (getattr(seen.keys, name).to(self.rules.weight) for name in KEYS)
+        moved = moved + self.rules.u * SLACK * squares.sum(1, keepdim=True).sqrt()
+        return Seen.of(Keys(table, squares, self.rules.worst(moved).expand(len(table), 2), bias), seen.rows)
+
+    def rounded(self, step: Callable[[Tensor], tuple[State, State]]) -> Callable[[Tensor], tuple[State, State]]:
+        """The same step, in the arithmetic here."""
+
+        def rounded(states: Tensor, errors: Tensor) -> State:
+            near = states.to(self.rules.weight)
+            return near, self.rules.added(near, errors.to(near))
+
+        return lambda some: tuple(rounded(*state) for state in step(some))
+
+    def queries(self, layer: DecoderLayer | Layer, part: Part) -> State:
         normed, errors = self.rules.normed(layer.self_residual.norm, part.states, part.errors)
-        return product(layer.self_attention.query, normed), errors
+        return product(self.turned(layer.self_attention, "query"), normed), errors.expand(len(normed))
 
-    def forward(self, layer: DecoderLayer | Layer, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, layer: DecoderLayer | Layer, state: State, normed: State) -> State:
         """The feed-forward network with its residual."""
         (up, _, _, down), norm = layer.feed_forward, layer.forward_residual.norm
         assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
-        inner, off = self.rules.normed(norm, x, error)
-        hidden = product(up, inner, "relu")
-        x, off = x + product(down, hidden), self.rules.forward((up, down), norm, hidden, off)
-        return x, self.rules.added(x, error + off)
+        hidden = product(up, normed[0], "relu")
+        x, off = state[0] + product(down, hidden), self.rules.forward((up, down), norm, hidden, normed[1])
+        return x, self.rules.added(x, state[1] + off)
 
-    def keys(self, attention: MultiHeadAttention, keys: Sequence[Key], norm: nn.Module) -> tuple[Keys, Tensor] | None:
+    def keys(self, attention: MultiHeadAttention, keys: Sequence[Key], norm: nn.Module) -> Seen | None:
         """The keys and values of normed states, and which of them each context has (N, K); None without any."""
         if not keys:
             return None
         bias = torch.tensor(np.stack([np.frombuffer(own, np.float32) for own, _ in keys]))
         parts, rows, kept = zip(*(self.used(root) for _, root in keys), strict=True)
-        found = self.once((attention, keys), all(kept), lambda: self.table(attention, parts, bias, norm))
+        if not (bias < torch.inf).all():
+            raise InputError("no certificate: the bias has a value that is neither finite nor minus infinity")
+        table = self.once((attention, keys), all(kept), lambda: self.table(attention, parts, bias, norm))
         starts = np.cumsum([0, *(len(part.states) for part in parts)]).tolist()
-        return found, torch.stack([own + start for own, start in zip(rows, starts, strict=False)], 1)
+        return Seen.of(table, torch.stack([row + start for row, start in zip(rows, starts, strict=False)], 1))
 
     def table(self, attention: MultiHeadAttention, parts: Sequence[Part], bias: Tensor, norm: nn.Module) -> Keys:
         """All that the keys can be: key, value and the squared lengths of both by head, (R, 2 D + 2 H).
@@ -245,18 +308,18 @@ class States:
         slots = torch.arange(len(parts), device=self.device).repeat_interleave(sizes)
 
         def some(chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            normed, off = self.rules.normed(norm, states[chosen], errors[chosen])
-            key, value = product(attention.key, normed), product(attention.value, normed)
-            squares = by_head(torch.cat([key, value], 1).square(), 2 * heads)
+            normed, off = self.rules.normed(norm, states[chosen], self.rules.of(errors, chosen))
+            moved = self.rules.of_keys(attention, norm, length, off)
+            key, value = (product(self.turned(attention, name), normed) for name in ("key", "value"))
+            squares = torch.cat([by_head(x.square(), heads) for x in (key, value)], 1)
             if several:
-                return torch.cat([key, value, squares], 1), off, squares.amax(0)
-            seen = opened[slots[chosen]].to(value).repeat_interleave(value.shape[1] // heads, 1)
-            return (value * seen) @ attention.out.weight.T, off, squares.amax(0)
+                return torch.cat([key, value, squares], 1), squares, moved
+            seen = opened[slots[chosen]].to(value).repeat(1, value.shape[1] // heads)
+            return (value * seen) @ self.turned(attention, "out").weight.T, squares, moved
 
         made = in_threads(self.threads, some, torch.arange(len(states), device=self.device).split(ROWS))
-        table, errors, squares = (torch.cat([*own]) for own in zip(*made, strict=True))
-        known = Sizes.of(squares.view(-1, 2 * heads), bias, length)
-        return Keys(table, errors, bias, norm, known)
+        table, squares, moved = map(torch.cat, zip(*made, strict=True))
+        return Keys(table, squares, self.rules.worst(moved).expand(len(table), 2), bias)
 
     def attend(
         self,
@@ -264,28 +327,27 @@ class States:
         norm: nn.Module,
         state: tuple[Tensor, Tensor],
         asked: tuple[Tensor, Tensor],
-        seen: tuple[Keys, Tensor] | None,
+        seen: Seen | None,
         chosen: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """States (chosen, D) with what attention of queries (chosen, D) adds to them; `norm` is before the queries."""
-        (x, error), (query, off) = state, asked
+        (x, error), (query, off), rules = state, asked, self.rules
         if seen is None:
             x = x + attention.out.bias
-            return x, self.rules.added(x, error)
-        (keys, rows), rules = seen, self.rules
-        rows = rows[chosen]
-        errors = keys.errors[rows]
-        by = rules.once(rules.attention, attention, norm, keys.norm, keys.sizes.length)
-        if keys.sizes.many.any():
-            means, spread, share, length = mixed(query, keys.table, rows, keys.bias)
-            moved = rules.of_means(by, keys.sizes, length, share, spread, (off, errors))
-            x = x + product(attention.out, means)
+            return x, rules.added(x, error)
+        keys, sizes, rows = seen.keys, seen.sizes, seen.rows[chosen]
+        by, moved = rules.once(rules.attention, attention, norm), rules.of(keys.moved, rows)
+        if sizes.many.any():
+            means, seen_by = mixed(query, keys.table, rows, keys.bias, rules.one_by_one)
+            seen_by = seen_by or rules.seen(by, sizes, rows.shape[1])
+            change = rules.of_means(by, sizes, seen_by, rules.worst(off), moved)
+            x = x + product(self.turned(attention, "out"), means)
         else:
             share = (keys.bias > -torch.inf).any(1).to(x)
-            moved = rules.of_values(by, keys.sizes, share[None], errors)
-            found = keys.table.index_select(0, rows.flatten()).unflatten(0, rows.shape).sum(1)
-            x = x + (found + attention.out.bias)
-        return x, rules.added(x, error + moved)
+            change = rules.of_values(by, sizes, share[None], moved[..., 1])
+            added = keys.table.index_select(0, rows.flatten()).unflatten(0, rows.shape).sum(1)
+            x = x + (added + attention.out.bias)
+        return x, rules.added(x, error + change)
 
 
 def in_threads(threads: int, step: Callable[[Tensor], T], parts: Sequence[Tensor]) -> Iterator[T]:
@@ -297,10 +359,21 @@ def in_threads(threads: int, step: Callable[[Tensor], T], parts: Sequence[Tensor
             yield from pool.map(torch.inference_mode()(step), parts)
 
 
-def product(linear: nn.Linear, x: Tensor, then: Literal["none", "relu"] = "none") -> Tensor:
+def turned(linear: nn.Linear, heads: int, given: bool = False) -> Map:
+    """The same map where the first numbers of all heads come first; with `given` in what it is given, else in its own.
+
+    So all heads are computed together: see `few_keys`.
+    """
+    order = torch.arange(linear.out_features, device=linear.weight.device).view(heads, -1).T.flatten()
+    weight, bias = (linear.weight[:, order], linear.bias) if given else (linear.weight[order], linear.bias[order])
+    return Map(weight, bias)
+
+
+def product(linear: nn.Linear | Map, x: Tensor, then: Literal["none", "relu"] = "none") -> Tensor:
     """`linear(x)`, by oneDNN where no gradient is asked for: on some processors it is twice as fast in float32."""
-    weight, plain = linear.weight, type(linear) is nn.Linear and torch.is_inference_mode_enabled()
+    weight, plain = linear.weight, type(linear) in (nn.Linear, Map) and torch.is_inference_mode_enabled()
     if plain and ONEDNN is not None and weight.dtype == torch.float32 and weight.device.type == "cpu":
         made: Tensor = ONEDNN(x, weight, linear.bias, then, [], "")
         return made
-    return linear(x) if then == "none" else linear(x).relu_()
+    made = linear(x) if isinstance(linear, nn.Linear) else F.linear(x, weight, linear.bias)
+    return made if then == "none" else made.relu_()

@@ -158,7 +158,7 @@ class TableContexts(Contexts):
         return layout.row - self.rule.wider(rows), rows
 
     def shape(self, site: Site) -> Shape:
-        (width, step), steps = site, self.steps(site[0])
+        step, steps = site[1], self.steps(site[0])
         where, root, needed = steps.where(step), steps.root(step), steps.needed(step)
         names = tuple(sorted(root.atoms | {atom for atom in needed if atom}))
         label = self.task.token(EOS) if where.end else None
@@ -220,16 +220,18 @@ class TableContexts(Contexts):
                 left = np.flatnonzero(~fine)
                 fine[left] = self.cells.possible(situation, {name: own[left] for name, own in values.items()})
             chosen = np.stack([own[fine] for own in values.values()], 1) if values else np.empty((1, 0), np.int64)
-            yield Block(chosen + cells, self.right(shape, chosen))
+            block = Block(chosen + cells, self.right(shape, chosen))
+            yield block.part(block.right >= 0)
 
     def right(self, shape: Shape, values: np.ndarray) -> np.ndarray:
-        """The token that the rule writes for values of a shape's atoms, (contexts, atoms)."""
+        """The token that the rule writes for values of a shape's atoms, (contexts, atoms); EDGE where none can be."""
         if shape.label is not None:
             return np.full(len(values), shape.label)
         nothing, atoms = np.full(len(values), EDGE), [*shape.atoms]
         read = (nothing if atom is None else values[:, atoms.index(atom)] for atom in shape.case[2])
         written = self.rule.step(self.rule.start, *read)[0]
-        return self.task.first_cell + np.broadcast_to(written, len(values)).astype(np.int64)
+        written = np.broadcast_to(written, len(values)).astype(np.int64)
+        return np.where(written < 0, EDGE, self.task.first_cell + written)
 
     def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:
         (width, step), (kind, rows, columns) = site, atom

@@ -36,6 +36,11 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def device_of(model: torch.nn.Module) -> torch.device:
+    """Where a model's weights are, and so its inputs; those that wait elsewhere are put on the CPU when used."""
+    return next((weights.device for weights in model.parameters() if not weights.is_meta), torch.device("cpu"))
+
+
 def device_name() -> str:
     """The device in words, for manifests."""
     if device() == "cuda":

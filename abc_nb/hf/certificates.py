@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from abc_nb.bias.base import CLOSED, OpenKeys
+from abc_nb.bias.base import CLOSED
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attach import attached
 from abc_nb.hf.contexts import Answers, Contexts, every_context, joined
 from abc_nb.hf.rows import Rows
-from abc_nb.hf.sequences import leveled
+from abc_nb.hf.sequences import SequenceBias, leveled
 from abc_nb.hf.text import Reader
 from abc_nb.language.mixture import draw
 from abc_nb.problems.sampling import TEST, generator
@@ -61,7 +61,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, eq=False)
-class OfContexts:
+class OfContexts(SequenceBias):
     """The bias of a sequence of contexts, all at one place."""
 
     added: Tensor  # (head, token, token)
@@ -69,9 +69,6 @@ class OfContexts:
 
     def rows(self, layer: int, like: Tensor, first: int, last: int) -> Tensor:
         return leveled(self.added).to(like)
-
-    def open_keys(self, layer: int, heads: int, device: torch.device) -> OpenKeys | None:
-        return None
 
     def same_as(self, layer: int) -> int:
         return 0

@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,15 +21,11 @@ from abc_nb.bias.base import CLOSED, Bias, OpenKeys
 from abc_nb.bias.sequence import token_count
 from abc_nb.common.errors import InputError
 from abc_nb.hf.rows import Rows
-from abc_nb.hf.sequences import OfProblem, SequenceBias
+from abc_nb.hf.sequences import OfProblem
 from abc_nb.problems.layouts import Layout
-
-if TYPE_CHECKING:
-    from torch.nn.attention.flex_attention import BlockMask
 
 At = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # batch, head, query, key
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # score, batch, head, query, key
-Device = torch.device | str
 BLOCK, LEAST = 128, 2**12  # queries and keys of a block; numbers that are looked up
 LONG = 2048  # tokens from which on FlexAttention is taken; measured, see docs/transformers.md
 SLOTS = 32  # the most open keys of a query, which are gone through one by one
@@ -37,12 +33,11 @@ COMPILED = 64  # the most kernels that are kept: one for each type, number of sl
 
 
 def score_and_blocks(
-    bias: Bias, layout: Layout, layer: int, heads: int, device: Device = "cpu", tokens: int = 0, offset: int = 0
-) -> tuple[ScoreMod, BlockMask]:
+    bias: Bias, layout: Layout, layer: int, heads: int, device: str = "cpu", tokens: int = 0, offset: int = 0
+) -> tuple[ScoreMod, Any]:
     """One layer's bias for a compiled `flex_attention(query, key, value, score_mod, block_mask)`.
 
-    Queries are the tokens from `offset` up to `tokens`, padding included, or to the layout's end. InputError for a bias
-    that leaves many keys open, of which FlexAttention saves nothing.
+    Queries are the tokens from `offset` up to `tokens`, padding included. InputError for a bias that leaves many open.
     """
     found = parts(OfProblem(bias, layout), layer, heads, torch.device(device), offset, tokens or token_count(layout))
     if found is None:
@@ -52,16 +47,14 @@ def score_and_blocks(
 
 @lru_cache(maxsize=32)  # layers: a pass asks for the same as the one before
 @torch.inference_mode(False)  # used in training later
-def parts(
-    bias: SequenceBias, layer: int, heads: int, device: torch.device, before: int, tokens: int
-) -> tuple[At, BlockMask] | None:
-    """A layer's bias as kernels look it up, and the blocks that they compute; None for too many open keys."""
+def parts(bias: Any, layer: int, heads: int, device: torch.device, before: int, tokens: int) -> tuple[At, Any] | None:
+    """A `SequenceBias` as kernels look it up, and the blocks that they compute; None for too many open keys."""
     few = bias.open_keys(layer, heads, device)
     return None if few is None or few.index.shape[1] > SLOTS else (bias_at(few, before), blocks(few, tokens, before))
 
 
-def blocks(few: OpenKeys, tokens: int, offset: int) -> BlockMask:
-    """The blocks in which queries from `offset` to `tokens` have open keys; all cells of these are computed."""
+def blocks(few: OpenKeys, tokens: int, offset: int) -> Any:
+    """A `BlockMask`: where queries from `offset` to `tokens` have open keys; all cells of a block are computed."""
     from torch.nn.attention.flex_attention import BlockMask
 
     rows, columns = (-(-count // BLOCK) for count in (tokens - offset, tokens))
@@ -69,17 +62,15 @@ def blocks(few: OpenKeys, tokens: int, offset: int) -> BlockMask:
     head, query, slot = ((few.value > CLOSED) & (few.index < tokens)).nonzero().unbind(1)
     found = torch.zeros(len(few.value), rows, columns, dtype=torch.bool, device=few.value.device)
     found[head, query // BLOCK, few.index[query, slot] // BLOCK] = True
-    order = found.int().argsort(dim=2, descending=True, stable=True).int()
-    counts, lengths = found.sum(2, dtype=torch.int32), (tokens - offset, tokens)
-    return BlockMask.from_kv_blocks(counts[None], order[None], BLOCK_SIZE=BLOCK, seq_lengths=lengths)
+    order, counts = found.int().argsort(dim=2, descending=True, stable=True).int(), found.sum(2, dtype=torch.int32)
+    return BlockMask.from_kv_blocks(counts[None], order[None], BLOCK_SIZE=BLOCK, seq_lengths=(tokens - offset, tokens))
 
 
 def biased(added: At, softcap: float | None = None) -> ScoreMod:
     """Logits, capped first if a model does that (Gemma 2), and what is added to them."""
 
     def changed(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        capped = score if softcap is None else softcap * (score / softcap).tanh()
-        return capped + added(batch, head, query, key)
+        return (score if softcap is None else softcap * (score / softcap).tanh()) + added(batch, head, query, key)
 
     return changed
 
@@ -87,8 +78,8 @@ def biased(added: At, softcap: float | None = None) -> ScoreMod:
 def bias_at(few: OpenKeys, offset: int = 0) -> At:
     """The bias of (any batch, head, query, key), given by integers of any one shape.
 
-    Slots are gone through one by one, since FlexAttention's kernels take no sum over an axis; their number is a power
-    of two, so that few kernels are compiled. For a head that the bias does not have it is not a number.
+    Slots are gone through one by one, since kernels take no sum over an axis; their number is a power of two, so that
+    few kernels are compiled. For a head that the bias does not have it is not a number.
     """
     slots = 1 << (few.index.shape[1] - 1).bit_length()
     more = 0, slots - few.index.shape[1]
@@ -116,9 +107,8 @@ def flat(numbers: Tensor) -> Tensor:
     """
     from torch._dynamo import mark_static
 
-    room = max(LEAST, 1 << (numbers.numel() - 1).bit_length())
-    behind = float("nan") if numbers.is_floating_point() else -1
-    found = pad(numbers.flatten(), (0, room - numbers.numel()), value=behind)
+    more = max(LEAST, 1 << (numbers.numel() - 1).bit_length()) - numbers.numel()
+    found = pad(numbers.flatten(), (0, more), value=float("nan") if numbers.is_floating_point() else -1)
     mark_static(found)
     return found
 
@@ -135,8 +125,7 @@ def by_blocks(
     short = (rows.tokens - rows.before) * rows.tokens < handle.long**2
     if rows.alone is None or short or (learns and query.device.type == "cpu") or torch.compiler.is_compiling():
         return None
-    own = parts(rows.alone, layer, query.shape[1], query.device, rows.before, rows.tokens)
-    if own is None:
+    if (own := parts(rows.alone, layer, query.shape[1], query.device, rows.before, rows.tokens)) is None:
         return None
     from torch._dynamo import config, exc  # takes seconds, which short problems need not wait for
 
@@ -155,7 +144,7 @@ def compiled() -> Any:
     """FlexAttention, compiled for itself: what others compile of it does not count for the kernels that are kept."""
     from torch.nn.attention.flex_attention import flex_attention
 
-    def attention(query: Tensor, key: Tensor, value: Tensor, score: ScoreMod, blocks: BlockMask) -> Tensor:
+    def attention(query: Tensor, key: Tensor, value: Tensor, score: ScoreMod, blocks: Any) -> Tensor:
         return flex_attention(query, key, value, score, blocks, enable_gqa=query.shape[1] != key.shape[1])
 
     return torch.compile(attention, fullgraph=True)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from abc_nb.bias.base import Bias
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.sequence import token_count
+from abc_nb.common.devices import device_of
 from abc_nb.common.errors import InputError
 from abc_nb.hf.handle import Attached
 from abc_nb.problems.layouts import unary
@@ -87,8 +88,7 @@ def two_rows(model: Any) -> Tensor:
     plain = [number for number in range(model.get_input_embeddings().num_embeddings) if number not in special]
     rows = torch.tensor([plain[number % len(plain)] for number in range(token_count(LAYOUT))]).repeat(2, 1)
     rows[1, CHANGED] = plain[(CHANGED + 1) % len(plain)]
-    held = (weights.device for weights in model.parameters() if not weights.is_meta)
-    return rows.to(next(held, torch.device("cpu")))  # weights that wait elsewhere come when their layer is run
+    return rows.to(device_of(model))
 
 
 def logits(model: nn.Module, tokens: Tensor, **more: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ from abc_nb.problems.spans import ProblemSpan
 KEPT = 128  # layers' biases
 
 
-class SequenceBias(Protocol):
+class SequenceBias:
     """What is added to the attention logits of a sequence without padding.
 
     The largest number of each query is 0, so that no type of numbers is too small for them.
@@ -27,19 +26,23 @@ class SequenceBias(Protocol):
 
     def rows(self, layer: int, like: Tensor, first: int, last: int) -> Tensor:
         """Of the tokens `first` to `last` - 1: (head, last - first, last), like queries (row, head, ...)."""
+        raise NotImplementedError
 
     def open_keys(self, layer: int, heads: int, device: torch.device) -> OpenKeys | None:
         """The few open keys of all tokens, or None if they are not few."""
+        return None
 
     def same_as(self, layer: int) -> int:
         """The first of the layers up to this one that follow each other and have the same bias."""
+        return layer
 
     def positions(self, count: int) -> Tensor | None:
         """Where so many tokens stand (token,), or None if that is where the model counts them."""
+        return None
 
 
 @dataclass(frozen=True)
-class OfProblem:
+class OfProblem(SequenceBias):
     """A bias on a problem and its answer; what stands behind the layout's end sees nothing and is not seen."""
 
     bias: Bias
@@ -56,15 +59,12 @@ class OfProblem:
         own = values(self.bias, self.layout, layer, heads, device)
         return own if isinstance(own, OpenKeys) else None
 
-    def same_as(self, layer: int) -> int:
-        return layer
-
     def positions(self, count: int) -> Tensor | None:
         return None if self.period is None else cyclic_positions(self.layout, self.period)[:count]
 
 
 @dataclass(frozen=True)
-class OfText:
+class OfText(SequenceBias):
     """A bias on a text in which problems stand."""
 
     bias: Bias
@@ -73,9 +73,6 @@ class OfText:
     def rows(self, layer: int, like: Tensor, first: int, last: int) -> Tensor:
         found = leveled(self.bias.rows(self.spans, layer, first, last))
         return of_heads(found, like.shape[1]).to(like.device, like.dtype)
-
-    def open_keys(self, layer: int, heads: int, device: torch.device) -> OpenKeys | None:
-        return None
 
     def same_as(self, layer: int) -> int:
         return self.bias.same_as(layer)

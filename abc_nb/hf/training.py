@@ -66,8 +66,8 @@ def answer_logits(model: PreTrainedModel, batch: Batch, attached: Attached | Non
 def correct_tokens(model: PreTrainedModel, batch: Batch, attached: Attached | None = None) -> Tensor:
     """Which tokens of the answers are right, given those before them: booleans (batch, answer token)."""
     parts = [part.to(model.device) for part in batch.split(ROWS)]
-    found = [answer_logits(model, part, attached).argmax(-1) == part.target[:, 1:] for part in parts]
-    return torch.cat(found).cpu()
+    right = [answer_logits(model, part, attached).argmax(-1) == part.target[:, 1:] for part in parts]
+    return torch.cat(right).cpu()
 
 
 def exact_match(model: PreTrainedModel, batch: Batch, attached: Attached | None = None) -> float:
@@ -111,8 +111,8 @@ def averaged_attention(
     sums: list[Tensor] = []
     with under_own(model, layout) as handle, handle.lent(layout=layout), evaluating(model) as device:
         for part in token_ids.split(ROWS):
-            found = model(input_ids=part.to(device), output_attentions=True, use_cache=False).attentions
-            of_part = [weights.float().sum(0) for weights in found]
+            attentions = model(input_ids=part.to(device), output_attentions=True, use_cache=False).attentions
+            of_part = [weights.float().sum(0) for weights in attentions]
             sums = [old + new for old, new in zip(sums, of_part, strict=True)] if sums else of_part
     split, averages = layout.source_length, dict[tuple[Attention, int], Tensor]()
     for layer, total in enumerate(sums):

@@ -30,10 +30,9 @@ TOGETHER = 64
 
 def calibrated(model: Transformer, settings: Calibration, longest: int, seed: int) -> SpanLines:
     """The lines of every pattern, from problems of training length."""
-    bias = model.config.bias
-    assert isinstance(bias, SpanLines)
-    lines = [lines_of(model, pattern, settings, longest, seed) for pattern in bias.patterns]
-    return SpanLines(bias.heads, bias.patterns, tuple(lines))
+    patterns = model.config.bias.patterns
+    lines = [lines_of(model, pattern, settings, longest, seed) for pattern in patterns]
+    return SpanLines(model.config.heads, patterns, tuple(lines))
 
 
 def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longest: int, seed: int) -> Lines:
@@ -50,22 +49,22 @@ def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longes
 
 def with_itself(lines: Lines, model: Transformer) -> Lines:
     """The same lines, under which every token sees itself, and a token before the `=` nothing else."""
-    own = [
+    itself = [
         Line(attention, layer, head, direction, span, offset, 0.0)
         for layer in range(model.config.decoder_layers)
         for head in range(lines.heads)
         for attention, direction, span, offset in ITSELF
     ]
-    kept = [line for line in lines.lines if replace(line, value=0.0) not in own]
-    return Lines(lines.heads, (*kept, *own), empty="closed")
+    kept = [line for line in lines.lines if replace(line, value=0.0) not in itself]
+    return Lines(lines.heads, (*kept, *itself), empty="closed")
 
 
 def problems(pattern: Pattern, longest: int, seed: int) -> list[str]:
     """Solved problems with numbers of so many digits, whose answers have as many digits as most have."""
     rng, lengths = generator(seed, CALIBRATION), [longest] * len(pattern.few)
-    found = [solved(pattern, draw(pattern, lengths, rng)) for _ in range(3 * PROBLEMS)]
-    usual = int(np.bincount([len(text) for text in found]).argmax())
-    return [text for text in found if len(text) == usual][:PROBLEMS]
+    texts = [solved(pattern, draw(pattern, lengths, rng)) for _ in range(3 * PROBLEMS)]
+    usual = int(np.bincount([len(text) for text in texts]).argmax())
+    return [text for text in texts if len(text) == usual][:PROBLEMS]
 
 
 def average_attention(model: Transformer, texts: Sequence[str], layout: Layout) -> dict[tuple[Attention, int], Tensor]:

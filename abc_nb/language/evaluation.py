@@ -39,12 +39,12 @@ def evaluate(
 
 def test_operands(pattern: Pattern, length: int, rng: np.random.Generator) -> list[str]:
     """Random numbers of so many digits, without zeros in front; of Parity, bits."""
-    base, bits, found = pattern.task.base, pattern.task.base == 2, list[str]()
+    base, bits, operands = pattern.task.base, pattern.task.base == 2, list[str]()
     for few in pattern.few:
         digits = rng.integers(base, size=pattern.task.rule.factor if few else length)
         digits[0] = digits[0] if few or bits else rng.integers(1, base)
-        found.append("".join(map(str, digits)))
-    return found
+        operands.append("".join(map(str, digits)))
+    return operands
 
 
 def is_right(model: Transformer, pattern: Pattern, operands: Sequence[str], rng: np.random.Generator) -> bool:
@@ -53,8 +53,8 @@ def is_right(model: Transformer, pattern: Pattern, operands: Sequence[str], rng:
     text = piece(held, AROUND, rng) + " " + written + piece(held, AROUND, rng)
     first = AROUND + 1 + written.index("=")
     last = AROUND + len(written)  # the token before the end
-    found = likeliest(model, text)[first:last]
-    return found.tolist() == tokens_of(text)[first + 1 : last + 1]
+    said = likeliest(model, text)[first:last]
+    return said.tolist() == tokens_of(text)[first + 1 : last + 1]
 
 
 def generated(model: Transformer, patterns: Sequence[Pattern], seed: int) -> dict[str, int]:

@@ -136,7 +136,7 @@ class TextPractice:
     def __init__(self, model: Transformer, mixture: Mixture, trial: AllContexts, seed: int) -> None:
         self.model, self.mixture, self.trial, self.seed = model, mixture, trial, seed
         self.before = deepcopy(model).requires_grad_(False).eval()
-        self.every = {shape: together([*own.blocks(shape)]) for own in trial.contexts for shape in own.shapes}
+        self.every = {shape: together([*kind.blocks(shape)]) for kind in trial.contexts for shape in kind.shapes}
 
     def losses(self, step: int, rows: int) -> Iterator[Tensor]:
         yield self.change(self.mixture.training_batch(self.seed, step, rows).to(self.model.head.weight.device))

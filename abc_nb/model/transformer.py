@@ -96,7 +96,8 @@ class Transformer(nn.Module):
 
     def embed(self, tokens: Tensor, index: Tensor) -> Tensor:
         x = self.embedding(tokens) * self.config.width**0.5
-        fixed = self.config.position.embedding(index, self.config.width)
+        exact = index.double() if x.dtype == torch.float64 else index  # lest sines are of float32
+        fixed = self.config.position.embedding(exact, self.config.width)
         position = fixed if self.position is None else self.position(index)
         return self.dropout(x if position is None else x + position)
 

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Literal
 
 # What was read last: nothing that counts, a relation or opening bracket, a word, a word that a list's number follows
-# (`Step`), that number, a number alone, something longer with a number in it, a sign behind a number, a sign that a
-# number would belong to, an answer.
-Place = Literal["start", "open", "word", "label", "labelled", "number", "joined", "sign", "prefix", "answer"]
+# (`Step`), that number, a number alone, something longer with a number in it, a word behind a number, as a unit, a sign
+# behind one of these, a sign that a number would belong to, an answer.
+Place = Literal["start", "open", "word", "label", "labelled", "number", "joined", "unit", "sign", "prefix", "answer"]
 Kind = Literal["number", "word", "space", "line", "relation", "open", "close", "mark", "sign", "nothing"]
 
 TOKEN = re.compile(r"\w+|[^\S\n\r]+|[\s\S]")
@@ -50,7 +50,7 @@ class Before:
         """Whether what stands here is no part of something longer that was read."""
         if self.gap and self.place in ("number", "labelled"):
             return kind_of(self.text[self.at]) == "word"
-        return self.place in ("start", "open") or (self.gap and self.place in ("word", "label", "answer"))
+        return self.place in ("start", "open") or (self.gap and self.place in ("word", "label", "unit", "answer"))
 
     def skip(self, end: int, place: Place) -> None:
         """Go on behind a problem."""
@@ -74,7 +74,7 @@ class Before:
 def place_behind(place: Place, gap: bool, kind: Kind, token: str, spaced: bool) -> Place:
     """The place behind a token, with a `gap` between it and what was read before, and `spaced` if a space follows."""
     if kind == "number":
-        return "labelled" if place == "label" else "number" if place in ("start", "open", "word") else "joined"
+        return "labelled" if place == "label" else "number" if place in ("start", "open", "word", "unit") else "joined"
     if kind == "word":
         return behind_word(place, token)
     if kind == "line":
@@ -86,7 +86,7 @@ def place_behind(place: Place, gap: bool, kind: Kind, token: str, spaced: bool) 
     if kind == "close":
         if place in ("number", "labelled"):
             return "start" if spaced else "joined"  # `1)` is a mark
-        return "joined" if place in ("joined", "sign") else "word"
+        return "joined" if place in ("joined", "sign", "unit") else "word"
     return behind_mark(place, gap, token, spaced) if kind == "mark" else behind_sign(place, token, spaced)
 
 
@@ -95,6 +95,8 @@ def behind_word(place: Place, token: str) -> Place:
         return "sign"
     if place == "sign":
         return "joined"  # what the sign wants can be a letter
+    if place in NUMERIC:
+        return "unit"
     return "label" if token.lower() in LABELS else "word"
 
 
@@ -113,6 +115,6 @@ def behind_sign(place: Place, token: str, spaced: bool) -> Place:
     A dash behind a list's number is a mark, too.
     """
     dash = place == "labelled" and spaced and unicodedata.category(token) == "Pd"
-    if place == "sign" or (place in NUMERIC and not dash):
+    if place in ("sign", "unit") or (place in NUMERIC and not dash):
         return "sign"
     return "prefix" if not spaced or token in ROOTS or place == "open" else "start"

@@ -8,13 +8,13 @@ import numpy as np
 
 from abc_nb.problems.digits import DIGITS, Digits
 from abc_nb.problems.layouts import SYMBOLS
-from abc_nb.problems.library import COMBINE, REGISTRY, named
+from abc_nb.problems.library import COMBINE, REGISTRY, Words, named
 from abc_nb.problems.rules import Input, Rule, Whole
 
 
 @named("parity-classification", bases=(2,))
 def parity_classification(base: int) -> Rule:
-    words: dict[str, Any] = {"name": "parity-classification", "title": "Parity (classification)", "unit": "digits"}
+    words = Words(name="parity-classification", title="Parity (classification)", unit="digits")
     return replace(REGISTRY["parity"].make(base), final_only=True, **words)
 
 
@@ -31,7 +31,7 @@ def direct_product(base: int) -> Rule:
         return result
 
     whole, both = Whole(answer, output_places=lambda places: 2 * places), (Input("place", base),) * 2
-    words = {"title": "N x N, no trace", "example": "123*456"}
+    words = Words(title="N x N, no trace", example="123*456")
     return Rule("direct-n-by-n", nothing, both, DIGITS[:base], grows=0, whole=whole, **words)
 
 
@@ -68,8 +68,8 @@ def nested(base: int) -> Rule:
         return np.array(values)
 
     whole = Whole(answer, item_places=lambda items: 2 * items - 1, draw=draw, fits=fits)
-    words = {"title": "ListOps, nested, no trace", "example": "SM 3 MAX 2 5", "unit": "items"}
-    settings: dict[str, Any] = {"words": tuple(COMBINE), "notation": "items", "said": "last", "final_only": True}
+    words = Words(title="ListOps, nested, no trace", example="SM 3 MAX 2 5", unit="items", words=tuple(COMBINE))
+    settings = Words(notation="items", said="last", final_only=True)
     inputs = (Input("place", (*range(base), *operators)),)
     return Rule("direct-listops-nested", nothing, inputs, DIGITS[:base], grows=0, whole=whole, **settings, **words)
 

@@ -24,7 +24,7 @@ def training_operands(task: Task, pool: np.ndarray, count: int, width: Width, rn
     return [given.alphabet[rng.integers(len(given.alphabet), size=(count, places))] for given, places in pairs]
 
 
-def test_operands(task: Task, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
+def operands_of_length(task: Task, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
     """At most so many different problems whose operands have exactly `length` digits or items, uniformly drawn.
 
     Each operand's numbers are distinct; a factor of a few digits is any number of so many.

@@ -10,6 +10,7 @@ from abc_nb.problems.digits import DIGITS, Digits, digit_count
 from abc_nb.problems.rules import EDGE, Input, Rule, Step, cell, operand
 
 Make = Callable[[int], Rule]
+Words = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,14 @@ def successor(base: int) -> Rule:
 
 @named("addition")
 def addition(base: int) -> Rule:
-    step = carried(base, lambda carry, a, b: a + b + carry)
-    both, words = (Input("place", base),) * 2, {"title": "Addition", "example": "123+456", "operator": "+"}
-    return Rule("addition", step, both, DIGITS[:base], **words)
+    step, both = carried(base, lambda carry, a, b: a + b + carry), (Input("place", base),) * 2
+    return Rule("addition", step, both, DIGITS[:base], title="Addition", example="123+456", operator="+")
 
 
 @named("subtraction")
 def subtraction(base: int) -> Rule:
-    step = carried(base, lambda borrow, a, b: a - b - borrow)
-    both, words = (Input("place", base),) * 2, {"title": "Subtraction", "example": "456-123", "operator": "-"}
+    step, both = carried(base, lambda borrow, a, b: a - b - borrow), (Input("place", base),) * 2
+    words = Words(title="Subtraction", example="456-123", operator="-")
     return Rule("subtraction", step, both, DIGITS[:base], larger_first=True, **words)
 
 
@@ -71,8 +71,8 @@ def by_few(name: str, title: str, example: str, digits: int) -> Make:
 
     def make(base: int) -> Rule:
         step = carried(base, lambda carry, digit, factor: digit * factor + carry)
-        inputs, words = (Input("place", base), Input("all", base, digits)), {"title": title, "example": example}
-        return Rule(name, step, inputs, DIGITS[:base], grows=digits, **words)
+        inputs = (Input("place", base), Input("all", base, digits))
+        return Rule(name, step, inputs, DIGITS[:base], grows=digits, title=title, example=example)
 
     return named(name)(make)
 
@@ -83,8 +83,7 @@ by_few("n-by-1", "N x 1", "123*4", 1)
 @named("parity", bases=(2,))
 def parity(base: int) -> Rule:
     """The scratchpad of Parity: y_1 = x_1, y_i = y_{i-1} xor x_i (v2/3 section 3.3); lengths count decimal digits."""
-    words = {"title": "Parity", "example": "1011", "unit": "decimal digits"}
-    step = running(lambda value, bit: value ^ bit)
+    step, words = running(lambda value, bit: value ^ bit), Words(title="Parity", example="1011", unit="decimal digits")
     return Rule("parity", step, (Input("place", 2),), DIGITS[:2], counted_in=10, said="last", **words)
 
 
@@ -105,9 +104,11 @@ def list_of(name: str, operator: str) -> Make:
 
     def make(base: int) -> Rule:
         step, start = running(lambda x, y: COMBINE[operator](x, y, base)), (base - 1) * (operator == "MIN")
-        words = {"title": f"ListOps {operator}", "example": "3 9 4", "operator": operator, "words": tuple(COMBINE)}
+        words = Words(
+            title=f"ListOps {operator}", example="3 9 4", operator=operator, words=tuple(COMBINE), unit="items"
+        )
         inputs = (Input("place", base),)
-        return Rule(name, step, inputs, DIGITS[:base], (), start, notation="items", said="last", unit="items", **words)
+        return Rule(name, step, inputs, DIGITS[:base], (), start, notation="items", said="last", **words)
 
     return named(name)(make)
 
@@ -119,9 +120,9 @@ by_operator = [list_of(f"listops-{operator.lower()}", operator) for operator in 
 def cycle_navigation(base: int) -> Rule:
     """Steps around a ring of five places, written as the place after each (Deletang et al. 2023, appendix A)."""
     step, back = running(lambda place, move: (place + move) % base), base - 1  # a step back is four steps on
-    words = {"title": "Cycle navigation", "example": "1 -1 0 1", "unit": "steps", "takes": "steps -1, 0 and 1"}
-    settings: dict[str, Any] = {"notation": "items", "said": "last", "typed": {"-1": DIGITS[back]}}
-    return Rule("cycle-navigation", step, (Input("place", (0, 1, back)),), DIGITS[:base], **settings, **words)
+    words = Words(title="Cycle navigation", example="1 -1 0 1", unit="steps", takes="steps -1, 0 and 1", said="last")
+    inputs, typed = (Input("place", (0, 1, back)),), {"-1": DIGITS[back]}
+    return Rule("cycle-navigation", step, inputs, DIGITS[:base], notation="items", typed=typed, **words)
 
 
 # ---- tables
@@ -148,8 +149,8 @@ def n_by_n(base: int) -> Rule:
         return np.concatenate([table[:, :, 0], table[:, -1, 1:]], axis=1) % base
 
     inputs, reads = (Input("place", base), Input("row", base)), (operand(0), operand(1), cell(-1, 1), cell(0, -1))
-    cells = {"writes": with_carry(base, base**2), "wider": lambda rows: 1, "result": result}
-    words = {"title": "N x N", "example": "123*456", "lengths": "factors of any two lengths"}
+    cells = Words(writes=with_carry(base, base**2), wider=lambda rows: 1, result=result)
+    words = Words(title="N x N", example="123*456", lengths="factors of any two lengths")
     return Rule("n-by-n", step, inputs, DIGITS[:base], reads, **cells, **words)
 
 
@@ -163,12 +164,11 @@ def sum_of_many(base: int) -> Rule:
 
     def step(_: int, digit: Digits, above: Digits, before: Digits) -> tuple[Digits, int]:
         total = np.where(digit == EDGE, 0, digit) + np.where(above == EDGE, 0, above % base)
-        return total + np.where(before == EDGE, 0, before // base), _
+        total = total + np.where(before == EDGE, 0, before // base)
+        return np.where((digit == EDGE) & (total >= base), EDGE, total), _  # columns are enough for the sum
 
     plus, reads = base, (operand(0), cell(-1, 0), cell(0, -1))  # the first token after the digits
-    cells = {"writes": with_carry(base, 2 * base), "wider": lambda rows: digit_count(rows, base)}
-    result, words = {"result": lambda table: table[:, -1] % base}, {"title": "Sum of many numbers"}
-    words |= {"example": "12+34+56", "takes": "numbers with a + between them"}
-    lengths = "any number of numbers of any length"
-    inputs = (Input("cell", base, mark=plus),)
-    return Rule("sum-of-many", step, inputs, DIGITS[:base], reads, lengths=lengths, **cells, **result, **words)
+    cells = Words(writes=with_carry(base, 2 * base), wider=lambda rows: digit_count(rows, base))
+    words = Words(title="Sum of many numbers", example="12+34+56", takes="numbers with a + between them")
+    words |= {"result": lambda table: table[:, -1] % base, "lengths": "any number of numbers of any length"}
+    return Rule("sum-of-many", step, (Input("cell", base, mark=plus),), DIGITS[:base], reads, **cells, **words)

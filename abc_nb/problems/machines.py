@@ -39,14 +39,13 @@ def turing(table: Mapping[str, str], name: str = "turing", blank: str = "0") -> 
     """
     if not table or any(len(key) != 2 or len(to) != 3 or to[1] not in "LR" for key, to in table.items()):
         raise InputError("a machine has entries like 'A0': '1RB': state and symbol, then symbol, L or R and next state")
-    written = sorted(
-        {key[1] for key in table} | {to[0] for to in table.values()} | {blank}, key=lambda s: (s != blank, s)
-    )
+    symbols = {key[1] for key in table} | {to[0] for to in table.values()} | {blank}
+    written = sorted(symbols, key=lambda symbol: (symbol != blank, symbol))
     states = sorted({key[0] for key in table} | {to[2] for to in table.values()})
     alphabet = [*written, *(state + symbol for state in states for symbol in written)]
-    follows, symbols = np.empty((len(alphabet) + 1,) * 3, np.int64), [*alphabet, ""]  # the last is what nothing is
+    follows, signs = np.empty((len(alphabet) + 1,) * 3, np.int64), [*alphabet, ""]  # the last is where nothing is
     for at in np.ndindex(follows.shape):
-        follows[at] = alphabet.index(next_cell(table, *(symbols[number] for number in at))) if symbols[at[1]] else EDGE
+        follows[at] = alphabet.index(next_cell(table, *(signs[number] for number in at))) if signs[at[1]] else EDGE
 
     def step(_: Any, left: Any, here: Any, right: Any, first: Any) -> tuple[Any, Any]:
         return np.where(here == EDGE, first, follows[left, here, right]), _

@@ -16,8 +16,9 @@ import numpy as np
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS, Digits
+from abc_nb.problems.layouts import SYMBOLS
 
-EDGE = -1  # what is read where nothing stands
+EDGE = -1  # what is read where nothing stands, and written where what is read together cannot occur
 OUTPUT = -1  # the number of the operand that a cell's address has
 Along = Literal["place", "row", "cell", "all"]
 Notation = Literal["number", "items", "symbols"]
@@ -60,6 +61,14 @@ def cell(rows: int, columns: int) -> Address:
     return Address(OUTPUT, rows, columns)
 
 
+def as_wide(rows: int) -> int:
+    return 0
+
+
+def last_row(table: np.ndarray) -> np.ndarray:
+    return table[:, -1]
+
+
 @dataclass(frozen=True)
 class Whole:
     """What a task says for itself that is no rule of this kind, and so has no certificate."""
@@ -77,7 +86,8 @@ class Rule:
 
     `step` is given the state and what is read, in the order of `reads`, each an array with a number for every sample:
     tokens of an operand, cells numbered from 0, EDGE where nothing stands, and the number that an operand along "all"
-    holds. It returns the token (a number in `alphabet`, or in `writes` where that is given) and the next state.
+    holds. It returns the token (a number in `alphabet`, or in `writes` where that is given) and the next state. In a
+    table it returns EDGE for what cannot be read together, since the table is wide enough: a certificate leaves it out.
     """
 
     name: str
@@ -87,7 +97,7 @@ class Rule:
     reads: tuple[Address, ...] = ()  # of a table; in one row every operand's token at this place is read
     start: int = 0  # the state before the first place
     writes: Sequence[str] = ()  # the names of a table's cells, where they are no tokens of the alphabet
-    wider: Callable[[int], int] = lambda rows: 0  # columns of a table with so many rows beyond the first operand's
+    wider: Callable[[int], int] = as_wide  # columns of a table with so many rows beyond the first operand's
     grows: int | None = None  # places that a result can need more than its operands; computed where it can be
     final_only: bool = False  # whether the last token alone is written
     whole: Whole | None = None  # instead of `step` and `reads`
@@ -100,7 +110,7 @@ class Rule:
     typed: dict[str, str] = field(default_factory=dict)  # other ways to type an item, which are how it is shown
     takes: str = ""  # what problems are written in
     said: Literal["number", "last"] = "number"  # what of an output in one row is the answer
-    result: Callable[[np.ndarray], np.ndarray] = lambda table: table[:, -1]  # of tables (samples, rows, columns)
+    result: Callable[[np.ndarray], np.ndarray] = last_row  # of tables (samples, rows, columns): the answer's symbols
     unit: str = "digits"  # what the length of a problem counts
     counted_in: int = 0  # the base in which lengths of numbers are counted, where that is another
     larger_first: bool = False  # whether the first of two numbers is never smaller
@@ -108,6 +118,9 @@ class Rule:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)
+        tokens = [*SYMBOLS, *self.alphabet, *self.words, *self.writes]
+        if len(tokens) > len({*tokens}):
+            raise InputError(f"the tokens of {self.name} must differ from each other and from {' '.join(SYMBOLS)}")
         kinds = [given.along for given in self.inputs]
         if self.table:
             possible = kinds == ["cell"] or ({*kinds} == {"place", "row"} and kinds[0] == "place")
@@ -115,9 +128,9 @@ class Rule:
             before = all((at.rows, at.columns) < (0, 0) for at in self.reads if at.operand == OUTPUT)
             possible = possible and bool(self.reads) and written and before
         else:
-            short = kinds.count("all")
-            possible = 0 <= short <= 1 and kinds == ["place"] * (len(kinds) - short) + ["all"] * short != ["all"]
-            possible = possible and not self.reads
+            long = kinds.count("place")
+            possible = 0 < long <= len(kinds) <= long + 1 and not self.reads
+            possible = possible and kinds == ["place"] * long + ["all"] * (len(kinds) - long)
         if not possible or any(at.operand >= len(kinds) for at in self.reads):
             raise InputError(
                 f"{self.name} is no rule: in one row it has operands along places, then one for all at most, and no "
@@ -181,6 +194,8 @@ class Rule:
                 for there in stands
             )
             cells[number] = self.step(self.start, *values)[0]
+        if (cells < 0).any():
+            raise InputError(f"{self.name} writes no token in a cell where it says that nothing can stand")
         return np.moveaxis(cells.reshape(rows, columns, samples), -1, 0)
 
 

@@ -142,7 +142,7 @@ class Sampler:
         """The test set of `length`-digit operands; of two lengths for factors that lead to a table."""
         width = length if isinstance(length, tuple) else self.task.width(length, self.regime)
         size = width if isinstance(width, tuple) else (single(length),)
-        operands = drawing.test_operands(self.task, length, samples, width, generator(seed, TEST, *size))
+        operands = drawing.operands_of_length(self.task, length, samples, width, generator(seed, TEST, *size))
         return self.batch(operands, width)
 
     def typed_batch(self, text: str, zeros: bool = True) -> Batch:

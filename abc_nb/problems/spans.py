@@ -127,7 +127,7 @@ class Pattern:
         return None
 
     def answer(self, operands: Sequence[str]) -> str:
-        """The right answer as it follows the `=`, units first: more digits than the longest number if they are needed."""
+        """The right answer as it follows the `=`, units first: more digits than the longest number if needed."""
         places = self.answer_places([*map(len, operands)])
         longest = places - self.task.grows
         filled = [own if few else own.zfill(places) for own, few in zip(operands, self.few, strict=True)]
@@ -212,7 +212,7 @@ def written_in(text: str, patterns: Sequence[Pattern], people: bool = False) -> 
             continue
         if found.finished:
             rest = text[found.end : found.end + found.pattern.answer_places(found.lengths)]
-            found = replace(found, answer=rest[: len(rest) - len(rest.lstrip(found.pattern.task.digits))])
+            found = replace(found, answer=rest[: len(rest) - len(rest.lstrip("".join(found.pattern.task.digits)))])
         yield found
         before.skip(found.end + len(found.answer), "answer" if found.answer else "open")
 

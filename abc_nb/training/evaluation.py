@@ -6,12 +6,14 @@ right it is the teacher's, and one wrong token makes both wrong. So accuracy nee
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from math import sqrt
 
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from abc_nb.common.devices import device_of
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Record
 from abc_nb.model.transformer import Transformer
@@ -47,7 +49,7 @@ def evaluating(model: nn.Module) -> Iterator[torch.device]:
     model.eval()
     try:
         with torch.inference_mode():
-            yield next(model.parameters()).device
+            yield device_of(model)
     finally:
         for module, training in modes:
             module.training = training
@@ -67,11 +69,11 @@ def exact_match(model: Transformer, batch: Batch) -> Tensor:
     """Which problems are answered without a wrong token: booleans (batch,)."""
     hopeless, right = False, []  # after a part without a right one, first tokens alone, unless these are right
     for part in parts(batch):
-        found = correct_digits(model, part, FIRST if hopeless else None).all(1)
-        if hopeless and found.any():
-            found = correct_digits(model, part).all(1)
-        hopeless = not found.any()
-        right.append(found)
+        of_part = correct_digits(model, part, FIRST if hopeless else None).all(1)
+        if hopeless and of_part.any():
+            of_part = correct_digits(model, part).all(1)
+        hopeless = not of_part.any()
+        right.append(of_part)
     return torch.cat(right)
 
 
@@ -90,7 +92,10 @@ def evaluate(
 
 def tidy(name: str, seed: int, regime: str, counts: Iterable[tuple[int, int, int]]) -> pd.DataFrame:
     """Tidy rows from (length, samples, correct): accuracy is a fraction, `ci_low` to `ci_high` its interval."""
-    rows = [(name, seed, regime, *each, each[2] / each[1], *wilson(each[2], each[1])) for each in counts]
+    rows = [
+        (name, seed, regime, length, samples, correct, correct / samples, *wilson(correct, samples))
+        for length, samples, correct in counts
+    ]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -106,13 +111,21 @@ def greedy(model: Transformer, source: Tensor, layout: Layout, start: int) -> Te
         return torch.stack(output, dim=1)
 
 
+def in_float64(model: Transformer) -> Transformer:
+    """A copy that computes in float64, on a processor where the device has none."""
+    copied = deepcopy(model)
+    return (copied.cpu() if copied.head.weight.device.type == "mps" else copied).double()
+
+
 def answers(model: Transformer, sampler: Sampler, expressions: Iterable[str], trace: bool = False) -> Iterator[str]:
     """The answers to typed problems, in order, decoded greedily; zeros in front of a number are left out.
 
+    In float64, for which certificates hold: so every answer of a certified model is right.
     With `trace` the table comes first that the model wrote. InputError for a task without one, or for a problem that
     cannot be read or has too many digits for the model.
     """
-    task, device = sampler.task, model.head.weight.device
+    task, model = sampler.task, in_float64(model)
+    device = model.head.weight.device
     for expression in expressions:
         batch = sampler.typed_batch(expression, zeros=False)
         tokens = greedy(model, batch.source.to(device), batch.layout, task.token(SOS))[0].tolist()

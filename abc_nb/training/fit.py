@@ -6,6 +6,7 @@ have such losses.
 """
 
 import hashlib
+import io
 import pickle
 import time
 import warnings
@@ -82,7 +83,7 @@ class Training:
             self.resume(checkpoint)
         start, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
         self.model.train()
-        with torch.random.fork_rng([] if self.device.type == "cpu" else [self.device], device_type=self.device.type):
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             while self.progress.step < self.first + self.recipe.end(self.history):
                 loss = self.step()
                 self.progress.seconds = time.perf_counter() - start
@@ -163,9 +164,10 @@ def fit(
 
 def read_checkpoint(path: Path) -> dict[str, Any] | None:
     """What a checkpoint holds; None if it is damaged. PyTorch writes an archive whose entries have checksums."""
+    content = io.BytesIO(path.read_bytes())  # in which a damaged address is a ValueError; in a file it is an OSError
     try:
-        with zipfile.ZipFile(path) as archive:
-            return torch.load(path, "cpu", weights_only=True) if archive.testzip() is None else None
+        damaged = zipfile.ZipFile(content).testzip() is not None
+        return None if damaged else torch.load(path, "cpu", weights_only=True)
     except (zipfile.BadZipFile, pickle.UnpicklingError, ValueError, RuntimeError, EOFError):
         return None
 

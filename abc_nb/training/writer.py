@@ -102,15 +102,15 @@ def logits(
     bias, cache, device = text_bias(model), cache or Cache(), tokens.device
     first, last = cache.count, cache.count + tokens.shape[1]
     where = torch.stack([positions(spans, last, bias.period) for spans in rows]).to(device)
-    own = where[:, None, first:, None]  # one index for all heads and pairs of numbers
+    index = where[:, None, first:, None]  # one index for all heads and pairs of numbers
     x = model.embed(tokens, where[:, first:])
     for number, layer in enumerate(model.decoder.layers):
         if bias.same_as(number) == number:  # otherwise it has the lines of the layer before
             added = torch.stack([bias.rows(spans, number, first, last) for spans in rows]).to(device)
         inner = layer.self_residual.norm(x)
-        both = cache.put(number, layer.keys_values(x, own))
+        both = cache.put(number, layer.keys_values(x, index))
         keep = None if record is None else partial(record.keep, ("self",), number, 0)
-        x = layer.mix(x, layer.self_attention.attend(inner, both, added, (own, where), keep))
+        x = layer.mix(x, layer.self_attention.attend(inner, both, added, (index, where), keep))
     cache.count = last
     return model.head(model.decoder_norm(x))
 
@@ -128,11 +128,11 @@ def passes(
 
 def standing(text: str, spans: Spans) -> list[object]:
     """Each token of a text and, inside of a problem, how it stands there: all that its keys and values depend on."""
-    found = list[object](text)
+    tokens = list[object](text)
     for span in spans:
-        own = span.pattern, span.start, span.lengths
-        found[span.start : span.end] = [(character, *own) for character in text[span.start : span.end]]
-    return found
+        place = span.pattern, span.start, span.lengths
+        tokens[span.start : span.end] = [(character, *place) for character in text[span.start : span.end]]
+    return tokens
 
 
 def check_memory(model: Transformer, tokens: int) -> None:

@@ -1,0 +1,114 @@
+"""What is tried once, again and not at all: against all contexts in float64, with models that are wrong somewhere."""
+
+import numpy as np
+import pytest
+import torch
+from certifying import bias_of, model_of, sampler_of, table_model
+from torch import Tensor
+
+from abc_nb import InputError, certify_model
+from abc_nb.certificates import certify
+from abc_nb.certificates.certify import Passes, contexts_of, results_of
+from abc_nb.certificates.certify import certify_model as certified
+from abc_nb.certificates.contexts import Block
+from abc_nb.certificates.look import wrong_contexts
+from abc_nb.certificates.rounding import check_finite
+from abc_nb.model.positions import NoPosition, Sinusoidal
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tasks import Task
+from abc_nb.training.evaluation import evaluating, in_float64
+
+KINDS = [("addition", "window"), ("successor", "lines"), ("successor", "decoder-only"), ("n-by-1", "window")]
+
+
+def with_sampler(task: str, kind: str) -> tuple[Transformer, Sampler]:
+    if kind == "tables":
+        sampler = Sampler(Task(task, 2))
+        return table_model(sampler.task), sampler
+    sampler = sampler_of(task, aligned=kind == "window")
+    return model_of(sampler, bias_of(task, kind), Sinusoidal(3) if kind == "window" else NoPosition()), sampler
+
+
+@pytest.mark.parametrize(("task", "kind"), [*KINDS, ("n-by-n", "tables")])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
+def test_no_certificate_where_a_number_is_not_finite_or_products_overflow(task: str, kind: str, value: float) -> None:
+    """Any number of any tensor, also one that no right token depends on."""
+    model, sampler = with_sampler(task, kind)
+    check_finite(model)
+    for name, weights in model.state_dict().items():
+        kept = weights.clone()
+        weights.view(-1)[-1] = value
+        with pytest.raises(InputError, match="can overflow" if value == 1e30 else name.replace(".", r"\.")):
+            check_finite(model)
+        weights.copy_(kept)
+    model.decoder[0].self_attention.query.bias.data[0] = value
+    with pytest.raises(InputError, match="no certificate"):
+        certify_model(model, sampler)
+
+
+@pytest.mark.parametrize(("task", "kind"), [*KINDS, ("n-by-n", "tables")])
+def test_results_are_those_of_every_context_in_float64(task: str, kind: str) -> None:
+    model, sampler = with_sampler(task, kind)
+    contexts = contexts_of(model, sampler)
+    passes = Passes(in_float64(model), contexts)
+    for result in results_of(model, contexts):
+        blocks = [*filter(len, contexts.blocks(result.shape))]
+        with evaluating(model):
+            margin = np.concatenate([passes.leads(result.shape, block, passes.double)[0] for block in blocks])
+        assert result.contexts == len(margin) and result.wrong == (margin <= 0).sum() > 0
+        assert result.margin == pytest.approx(margin.min(), abs=1e-4)
+
+
+def test_contexts_of_shapes_with_one_tree_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are right for sure: the others are found in every shape that shows them."""
+    model, sampler = with_sampler("addition", "window")
+    tried = list[int]()
+    once, leads = Passes.__call__, Passes.leads
+    monkeypatch.setattr(Passes, "__call__", lambda *given: tried.append(len(given[2])) or once(*given))
+    found = certified(model, sampler)
+    fewer, tried[:] = sum(tried), []
+    monkeypatch.setattr(certify, "ALIKE", 0)
+    every = certified(model, sampler)
+    assert fewer < sum(tried) == every.contexts == found.contexts and Passes.leads is leads
+    assert (found.wrong, found.margin, found.counterexamples) == (every.wrong, every.margin, every.counterexamples)
+
+
+def test_one_wrong_context_among_right_ones_is_found() -> None:
+    """Every logit is that of the bias but for one token, which one context alone has at its last place."""
+    sampler = sampler_of("successor")
+    model = model_of(sampler, bias_of("successor", "lines"))
+    contexts = contexts_of(model, sampler)
+    passes = Passes(model, contexts)
+    for result in results_of(model, contexts):
+        (context,) = result.examples[:1]
+        block = Block(context[0][None].repeat(3, 0), np.array([context[1]] * 3))
+        with evaluating(model):
+            margin, left, wide = passes(result.shape, block)
+        assert (margin < 0).all() and (left <= margin).all() and not wide.any()
+
+
+def test_a_quick_look_begins_with_what_was_wrong_and_stops_in_time() -> None:
+    model, sampler = with_sampler("addition", "window")
+    contexts = contexts_of(model, sampler)
+    results = results_of(model, contexts)
+    wrong = sum(result.wrong for result in results)
+    assert sum(wrong_contexts(model, contexts).wrong.values()) == wrong > 200
+    assert len(wrong_contexts(model, contexts, enough=1).wrong) == 1
+    known = {r.shape: {context[0].tobytes(): context for context in r.examples[:2]} for r in results if r.wrong}
+    enough, looked_at = sum(map(len, known.values())), list[int]()
+    look = wrong_contexts(model, contexts, known, enough, looked_at.append)
+    assert {shape: {*poor} for shape, poor in look.poor.items()} == {shape: {*given} for shape, given in known.items()}
+    assert not looked_at, "none but those that were given"
+    wrong_contexts(model, contexts, known, enough + 10**9, looked_at.append)
+    assert sum(looked_at) == sum(contexts.counts.values())
+
+
+def test_a_model_in_float64_has_positions_in_float64() -> None:
+    model, _ = with_sampler("addition", "window")
+    double = in_float64(model)
+    tokens = torch.arange(6)[None]
+    with torch.inference_mode():
+        added: Tensor = (double.embed(tokens, torch.arange(6)) - double.embedding(tokens) * 16**0.5)[0]
+    angle = (np.arange(6) % 3)[:, None] / 10000 ** (np.arange(0, 16, 2) / 16)
+    np.testing.assert_allclose(added[:, ::2].numpy(), np.sin(angle), atol=1e-14)

@@ -1,0 +1,187 @@
+"""What a certificate tries, beside all contexts that are met in all small problems: none is missing, none is wrong."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from certifying import UNNEEDED, bias_of, model_of, sampler_of, table_model
+
+from abc_nb import InputError, Task
+from abc_nb.bias import Line, Lines
+from abc_nb.bias.lines import keys_of, of_keys
+from abc_nb.bias.spans import ITSELF
+from abc_nb.certificates.contexts import Contexts, Node, Shape
+from abc_nb.certificates.places import NumberContexts, PlaceContexts
+from abc_nb.certificates.spans import SpanContexts
+from abc_nb.certificates.tables import TableContexts
+from abc_nb.problems.machines import elementary
+from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.spans import END, Pattern, tokens_of
+from abc_nb.problems.tasks import Width
+
+Seen = dict[
+    tuple[object, ...], set[int]
+]  # what a step sees, by how far away it stands; the tokens that are right there
+
+
+def every_operand(task: Task, places: Sequence[int]) -> list[np.ndarray]:
+    """All operands of so many places."""
+    alphabets = [given.alphabet for given, count in zip(task.rule.inputs, places, strict=True) for _ in range(count)]
+    grid = np.array(np.meshgrid(*alphabets, indexing="ij")).reshape(len(alphabets), -1).T
+    return np.split(grid, np.cumsum(places)[:-1], axis=1)
+
+
+def name_of(contexts: PlaceContexts, site: tuple[Width, int]) -> tuple[Node, tuple[object, ...]]:
+    """A step's tree and what it depends on, by how far away that stands."""
+    kept, shape = contexts.step(site)[2], contexts.shape(site)
+    return named(shape, tuple(place - site[1] for place in kept))
+
+
+@cache
+def named(shape: Shape, kept: tuple[int, ...]) -> tuple[Node, tuple[object, ...]]:
+    away = tuple((kind, n, place if kind == "factor" else kept[place]) for kind, n, place in shape.atoms)
+    return shape.root.renamed(dict(enumerate(kept))), away
+
+
+def tried(contexts: PlaceContexts) -> Seen:
+    found: Seen = defaultdict(set)
+    for shape, sites in contexts.shapes.items():
+        rows = [row for block in contexts.blocks(shape) for row in zip(block.values.tolist(), block.right, strict=True)]
+        for name in {name_of(contexts, site) for site in sites}:
+            for values, right in rows:
+                found[name, tuple(values)].add(int(right))
+    return found
+
+
+def met(contexts: PlaceContexts, batches: Iterator[Batch]) -> Seen:
+    found: Seen = defaultdict(set)
+    for batch in batches:
+        for step in range(batch.target.shape[1] - 1):
+            name, (_, block) = name_of(contexts, (contexts.width(batch.layout), step)), contexts.seen(batch, step)
+            for values, right in zip(block.values.tolist(), block.right.tolist(), strict=True):
+                found[name, tuple(values)].add(right)
+    return found
+
+
+# ---- numbers and lists
+
+
+PLACED = ["successor", "addition", "subtraction", "n-by-1", "parity", "listops-max", "cycle-navigation"]
+
+
+@pytest.mark.parametrize("kind", ["window", "lines", "decoder-only"])
+@pytest.mark.parametrize("task", PLACED)
+def test_contexts_of_places_are_those_of_all_problems(task: str, kind: str) -> None:
+    """Of the widths that are possible; where the first number must be larger, all others are tried as well."""
+    sampler = sampler_of(task, aligned=kind == "window")
+    contexts = NumberContexts(model_of(sampler, bias_of(task, kind)).config, sampler)
+    contexts.narrowest = 1 + sampler.task.grows
+    widths = range(contexts.narrowest, 5 if len(sampler.task.rule.inputs) > 1 else 6)
+    contexts.widest = widths[-1]
+
+    def batches() -> Iterator[Batch]:
+        for width in widths:
+            places = [given.digits or width - sampler.task.grows for given in sampler.task.rule.inputs]
+            yield sampler.batch(sampler.task.widen(every_operand(sampler.task, places), width), width)
+
+    assert met(contexts, batches()) == tried(contexts)
+
+
+# ---- in a text
+
+
+FORMS = [("addition", "{a}+{b}="), ("n-by-1", "{a}*{d}="), ("successor", "s({a})="), ("parity", "p({b})=")]
+FORMS += [("n-by-2", "{a}*{d}=")]
+TEXTS = [(task, form, 2, places) for task, form in FORMS for places in (1, 2, 3)]
+TEXTS += [(task, form, 3, places) for task, form in FORMS[:3] for places in (1, 2)]
+
+
+@pytest.mark.parametrize(("task", "form", "base", "places"), TEXTS)
+def test_contexts_in_a_text_are_those_of_all_problems(task: str, form: str, base: int, places: int) -> None:
+    """Under lines that show so many places of each number; results can be two digits longer."""
+    pattern = Pattern(Task(task, base), form)
+    dealt = keys_of(pattern.layout(tuple(pattern.task.rule.factor if few else 4 for few in pattern.few)), places)
+    contexts = SpanContexts(of_keys(dealt, ITSELF, len(dealt), 1), 1, pattern)
+    found = tried(contexts)
+    longest = (5 if base == 2 else 4) if len(pattern.few) > 1 and not pattern.few[-1] else 6
+    assert met(contexts, problems_in_a_text(pattern, longest)) == found
+    one_token_each = all(len(right) == 1 for right in found.values())
+    assert contexts.determined() == one_token_each
+    assert one_token_each or places < (3 if task == "n-by-2" else 2)
+
+
+def problems_in_a_text(pattern: Pattern, longest: int) -> Iterator[Batch]:
+    lengths = [[pattern.task.rule.factor] if few else range(1, longest + 1) for few in pattern.few]
+    for chosen in product(*lengths):
+        layout = pattern.layout(chosen)
+        of_length: dict[int, list[tuple[list[int], list[int]]]] = defaultdict(list)
+        for operands in product(*(product(pattern.task.digits, repeat=length) for length in chosen)):
+            numbers = ["".join(digits) for digits in operands]
+            answer = tokens_of("=" + pattern.answer(numbers) + END)
+            of_length[len(answer)].append((tokens_of(pattern.problem(numbers)[:-1]), answer))
+        for rows in of_length.values():
+            sources, targets = zip(*rows, strict=True)
+            yield Batch(torch.tensor(sources), torch.tensor(targets), layout)
+
+
+def test_a_form_whose_rule_says_too_little_is_refused() -> None:
+    task = Task("addition", 3)
+    less = Task.of(replace(task.rule, grows=0))
+    pattern = Pattern(less, "{a}+{b}=")
+    with pytest.raises(InputError, match="results of Addition need 1 places more, not 0"):
+        SpanContexts(of_keys(keys_of(pattern.layout((2, 2)), 2), ITSELF, 4, 1), 1, pattern)
+
+
+def test_a_bias_that_derives_from_lines_is_not_judged_by_its_lines() -> None:
+    class Wider(Lines):
+        pass
+
+    sampler = sampler_of("successor")
+    bias = bias_of("successor", "lines")
+    assert isinstance(bias, Lines)
+    with pytest.raises(InputError, match="nothing bounds what an output looks at"):
+        NumberContexts(model_of(sampler, Wider(bias.heads, bias.lines, empty="closed")).config, sampler)
+
+
+# ---- tables
+
+
+TABLES: list[tuple[Task, list[Width], int, tuple[Line, ...]]] = [
+    (Task("n-by-n", 2), [*product(range(1, 5), repeat=2)], 0, ()),
+    (Task("n-by-n", 2), [(3, 3), (2, 4)], 0, UNNEEDED),
+    (Task("n-by-n", 3), [*product(range(1, 4), repeat=2)], 0, ()),
+    (Task("n-by-n", 2), [(9, 3), (3, 14), (16, 15)], 100, ()),
+    (Task("sum-of-many", 2), [(2, 1), (1, 5), (3, 12), (6, 20)], 200, ()),
+    (Task("sum-of-many", 3), [(2, 3), (4, 9)], 300, (Line("cross", 0, 0, "antidiagonal", "operand 1", -1, 0.0),)),
+    (Task.of(elementary(110)), [*product(range(1, 7), range(1, 5))], 0, ()),
+    (Task.of(elementary(30)), [*product(range(1, 6), range(1, 4))], 0, ()),
+]
+
+
+@pytest.mark.parametrize(("task", "widths", "drawn", "more"), TABLES)
+def test_contexts_of_tables_are_among_those_that_are_tried(
+    task: Task, widths: list[Width], drawn: int, more: tuple[Line, ...]
+) -> None:
+    """Of all problems of some sizes, or of some that are `drawn`; and no context is tried with two tokens."""
+    sampler, rng = Sampler(task), np.random.default_rng(0)
+    contexts: Contexts = TableContexts(table_model(task, more).config, sampler)
+    known = {shape: {row for block in contexts.blocks(shape) for row in rows(block)} for shape in contexts.shapes}
+    assert sum(map(len, known.values())) <= sum(contexts.counts.values())
+    for width in widths:
+        some = partial(sampler.draw, np.empty(0, np.int64), drawn, width, rng)
+        operands = some() if drawn else every_operand(task, task.operand_places(width))
+        batch = sampler.batch(operands, width)
+        for step in range(batch.layout.target_length):
+            shape, block = contexts.seen(batch, step)
+            assert {*rows(block)} <= known[shape]
+    assert contexts.determined()
+
+
+def rows(block: object) -> list[tuple[int, ...]]:
+    values, right = block.values, block.right  # type: ignore[attr-defined]
+    return [*map(tuple, np.column_stack([values, right]).tolist())]

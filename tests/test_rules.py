@@ -1,0 +1,173 @@
+"""Rules: a reader's in a few lines, machines against plain loops, and what is computed from a rule instead of said."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import abc_nb
+from abc_nb import Input, InputError, Rule, Sampler, Task, cell, operand
+from abc_nb.bias.lines import Lines
+from abc_nb.common.config import from_data, to_data
+from abc_nb.problems.automaton import automaton_of
+from abc_nb.problems.machines import BUSY_BEAVER, elementary, turing
+from abc_nb.problems.spans import Pattern
+from abc_nb.problems.tasks import REGISTRY
+
+ROWS = st.lists(st.integers(0, 1), min_size=1, max_size=12)
+
+
+def rule_110(_: Any, left: Any, here: Any, right: Any, first: Any) -> tuple[Any, Any]:
+    case = 4 * np.maximum(left, 0) + 2 * np.maximum(here, 0) + np.maximum(right, 0)
+    return np.where(here < 0, first, 110 >> case & 1), _
+
+
+READS = (cell(-1, 1), cell(-1, 0), cell(-1, -1), operand(0))
+RULE_110 = Rule("my-110", rule_110, (Input("place", 2), Input("row", 1)), "01", READS, notation="symbols")
+
+
+@pytest.mark.slow
+def test_a_readers_rule_is_taught_and_proven() -> None:
+    taught = abc_nb.teach(RULE_110, seed=0, steps=300)
+    assert taught.certificate.certified and taught.certificate.contexts <= 192
+    rng = np.random.default_rng(0)
+    first = rng.integers(2, size=40).tolist()
+    assert taught.answer(problem_of(first, 30)) == "".join(map(str, life(110, first, 30)[-1]))
+    assert taught.answer("0001*000", trace=True).splitlines()[1:-1] == [
+        "x 0 | 0 0 0 1",
+        "x 0 | 0 0 1 1",
+        "x 0 | 0 1 1 1",
+    ]
+
+
+def problem_of(first: list[int], rows: int) -> str:
+    return f"{''.join(map(str, first))}*{'0' * rows}"
+
+
+def life(number: int, first: list[int], rows: int) -> list[list[int]]:
+    """The rows of an elementary automaton, cell by cell."""
+    found = [first]
+    while len(found) < rows:
+        padded = [0, *found[-1], 0]
+        cases = [4 * padded[at] + 2 * padded[at + 1] + padded[at + 2] for at in range(len(first))]
+        found.append([number >> case & 1 for case in cases])
+    return found
+
+
+@given(st.integers(0, 255), ROWS, st.integers(1, 9))
+def test_an_elementary_automaton_is_its_definition(number: int, first: list[int], rows: int) -> None:
+    task, problem = Task.of(elementary(number)), problem_of(first, rows)
+    assert task.right_answer(problem) == "".join(map(str, life(number, first, rows)[-1]))
+    assert task.typed(task.read(problem)) == problem
+    cells = task.cells(task.read(problem))[0, :, ::-1].tolist()
+    assert cells == life(number, first, rows)
+
+
+def test_the_busy_beaver_halts_after_107_steps_with_13_ones() -> None:
+    """Row by row beside a simulator that has a tape and a head."""
+    task = Task.of(turing(BUSY_BEAVER, "beaver"))
+    tape, at, state, rows = ["0"] * 40, 20, "A", list[list[str]]()
+    while True:
+        rows.append([state + symbol if place == at else symbol for place, symbol in enumerate(tape)])
+        if state == "H":
+            break
+        symbol, move, state = BUSY_BEAVER[state + tape[at]]
+        tape[at], at = symbol, at + (1 if move == "R" else -1)
+    assert len(rows) == 108 and tape.count("1") == 13
+    problem = f"{' '.join(rows[0])} * {' '.join('0' * 110)}"
+    cells = task.cells(task.read(problem))[0, :, ::-1]
+    assert [[task.digits[number] for number in row] for row in cells] == [*rows, rows[-1], rows[-1]]
+    assert task.right_answer(problem).split() == rows[-1] and task.typed(task.read(problem)) == problem
+
+
+def test_what_is_no_machine_is_refused() -> None:
+    for table in ({}, {"A": "1RB"}, {"A0": "1XB"}, {"A0": "1R"}):
+        with pytest.raises(InputError, match="a machine has entries like"):
+            turing(table)
+    with pytest.raises(InputError, match="rule 256 is not possible"):
+        elementary(256)
+
+
+PLACE, ROW = Input("place", 2), Input("row", 2)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "reads"),
+    [
+        ((), ()),
+        ((Input("all", 2, 1),), ()),
+        ((Input("all", 2, 1), PLACE), ()),
+        ((PLACE,), (cell(0, -1),)),  # one row hands on a state
+        ((PLACE, ROW), ()),
+        ((ROW, PLACE), (operand(0),)),
+        ((ROW,), (operand(0),)),
+        ((PLACE, ROW), (cell(0, 0),)),
+        ((PLACE, ROW), (cell(0, 1),)),  # not written yet
+        ((PLACE, ROW), (cell(-2, 0),)),  # no line shows it
+        ((PLACE, ROW), (operand(2),)),
+        ((Input("cell", 2), ROW), (operand(0),)),
+    ],
+)
+def test_what_is_no_rule_is_refused(inputs: tuple[Input, ...], reads: tuple[Any, ...]) -> None:
+    with pytest.raises(InputError, match="odd is no rule: in one row"):
+        Rule("odd", rule_110, inputs, "01", reads)
+
+
+def test_tokens_that_cannot_be_told_apart_are_refused() -> None:
+    for alphabet in ("00", "0+", "0$"):
+        with pytest.raises(InputError, match="the tokens of odd must differ"):
+            Rule("odd", rule_110, (PLACE,), alphabet)
+
+
+def test_a_rule_that_writes_no_token_is_named() -> None:
+    odd = Rule("odd", lambda _, here: (np.full_like(here, -1), _), (PLACE, ROW), "01", (operand(0),))
+    with pytest.raises(InputError, match="odd writes no token in a cell"):
+        Task.of(odd).right_answer("1*1")
+
+
+@pytest.mark.parametrize("name", ["successor", "addition", "n-by-1", "n-by-2", "parity", "listops-max"])
+@pytest.mark.parametrize("base", [2, 3])
+def test_how_much_a_result_grows_follows_from_the_rule(name: str, base: int) -> None:
+    """It is what the largest operands of some places need, beside which no others need more."""
+    task = Task(name, 2 if name == "parity" else base)
+    rule = REGISTRY[name].make(task.base)
+    rng = np.random.default_rng(0)
+    operands = [rng.integers(task.base, size=(4000, given.digits or 5)) for given in rule.inputs]
+    operands = [np.concatenate([digits, np.full((1, digits.shape[1]), task.base - 1)]) for digits in operands]
+    wide = [np.pad(digits, [(0, 0), (0, 9)]) if digits.shape[1] == 5 else digits for digits in operands]
+    written = rule.row(wide)[:, 5:]
+    ends = written.any(0) if name in ("successor", "addition", "n-by-1", "n-by-2") else np.zeros(9, bool)
+    assert automaton_of(rule).grows == ends.sum() <= task.grows
+
+
+def test_a_readers_rule_is_data_and_stands_in_a_text() -> None:
+    """Known by its name to nobody, it is told apart from one that is; only registered ones are read back from data."""
+
+    def double(carry: Any, digit: Any) -> tuple[Any, Any]:
+        return (2 * digit + carry) % 10, (2 * digit + carry) // 10
+
+    task, known = Task.of(Rule("addition", double, (Input("place", 10),))), Task("addition")
+    assert task != known and task.grows == 1 and task.right_answer("789") == "1578" and task.problem == "012"
+    assert to_data(task) == to_data(known) == {"type": "Task", "name": "addition", "base": 10}
+    assert from_data(to_data(known), (Task,)) == known
+    assert pickle.loads(pickle.dumps(Task.of(RULE_110))).rule.name == "my-110"
+    pattern = Pattern(task, "double({a})=")
+    assert pattern.answer(pattern.operands("double(789)=")) == "8751"
+    for wrong in (Task.of(RULE_110), Task("n-by-n"), Task("direct-n-by-n"), Task("listops-sm"), Task("addition", 11)):
+        with pytest.raises(InputError, match="cannot be written into a text"):
+            Pattern(wrong, "{a}+{b}=")
+
+
+def test_lines_by_hand_show_every_address_that_a_rule_reads() -> None:
+    task = Task.of(RULE_110)
+    lines = {(line.direction, line.span, line.offset) for line in bias_of(task).lines}
+    above = {("above", "output", columns + 1) for columns in (-1, 0, 1)}
+    assert above | {("antidiagonal", "operand 1", 0), ("by row", "operand 2", 0)} <= lines
+    assert {line.head for line in bias_of(task).lines if line.attention == "cross"} <= {*range(5)}
+
+
+def bias_of(task: Task) -> Lines:
+    return Lines.one_key_per_head(Sampler(task).task.layout((3, 3)), 5, 1)
