@@ -7,7 +7,7 @@ from certifying import bias_of, model_of, sampler_of, table_model
 from torch import Tensor
 
 from abc_nb import InputError, certify_model
-from abc_nb.certificates import certify
+from abc_nb.certificates import alike
 from abc_nb.certificates.certify import Passes, contexts_of, results_of, wrong_contexts
 from abc_nb.certificates.certify import certify_model as certified
 from abc_nb.certificates.contexts import Block
@@ -67,7 +67,7 @@ def test_contexts_of_shapes_with_one_tree_are_tried_once(monkeypatch: pytest.Mon
     monkeypatch.setattr(Passes, "__call__", lambda *given: tried.append(len(given[2])) or once(*given))
     found = certified(model, sampler)
     fewer, tried[:] = sum(tried), []
-    monkeypatch.setattr(certify, "ALIKE", 0)
+    monkeypatch.setattr(alike, "MOST", 0)
     every = certified(model, sampler)
     assert fewer < sum(tried) == every.contexts == found.contexts and Passes.leads is leads
     assert (found.wrong, found.margin, found.counterexamples) == (every.wrong, every.margin, every.counterexamples)
