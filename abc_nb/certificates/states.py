@@ -7,17 +7,16 @@ Shapes: N contexts or distinct states, K keys, H heads, d numbers a head, D = H 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from abc_nb.certificates.contexts import Atom, Node, Token
 from abc_nb.certificates.few_keys import mixed
+from abc_nb.certificates.maps import Map, in_threads, product, turned
 from abc_nb.certificates.rounding import SLACK, Rounding, Sizes, by_head
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention
@@ -27,17 +26,7 @@ ROWS = 2**11  # contexts computed at once: what a processor's cache holds is fas
 AT_ONCE = 2**13  # the same where they have one bound together, which takes as long for few as for many
 KEYS = "table", "squares", "moved", "bias"
 MANY = 4  # times as many states as contexts are too many to make keys and queries of all: that takes time and memory
-# None where PyTorch was built without it
-ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 T = TypeVar("T")
-
-
-class Map(NamedTuple):
-    """A linear map."""
-
-    weight: Tensor
-    bias: Tensor
-
 
 State = tuple[Tensor, Tensor]  # numbers (N, D) and errors (N,)
 Key = tuple[bytes, Node | Token]  # the bias of every head, and what stands at the key
@@ -354,32 +343,3 @@ class States:
             added = keys.table.index_select(0, rows.flatten()).unflatten(0, rows.shape).sum(1)
             x = x + (added + attention.out.bias)
         return x, rules.added(x, error + change)
-
-
-def in_threads(threads: int, step: Callable[[Tensor], T], parts: Sequence[Tensor]) -> Iterator[T]:
-    """What a step makes of each part, in order; on several threads without gradients."""
-    if min(threads, len(parts)) == 1:
-        yield from map(step, parts)
-    else:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield from pool.map(torch.inference_mode()(step), parts)
-
-
-def turned(linear: nn.Linear, heads: int, given: bool = False) -> Map:
-    """The same map where the first numbers of all heads come first; with `given` in what it is given, else in its own.
-
-    So all heads are computed together: see `few_keys`.
-    """
-    order = torch.arange(linear.out_features, device=linear.weight.device).view(heads, -1).T.flatten()
-    weight, bias = (linear.weight[:, order], linear.bias) if given else (linear.weight[order], linear.bias[order])
-    return Map(weight, bias)
-
-
-def product(linear: nn.Linear | Map, x: Tensor, then: Literal["none", "relu"] = "none") -> Tensor:
-    """`linear(x)`, by oneDNN where no gradient is asked for: on some processors it is twice as fast in float32."""
-    weight, plain = linear.weight, type(linear) in (nn.Linear, Map) and torch.is_inference_mode_enabled()
-    if plain and ONEDNN is not None and weight.dtype == torch.float32 and weight.device.type == "cpu":
-        made: Tensor = ONEDNN(x, weight, linear.bias, then, [], "")
-        return made
-    made = linear(x) if isinstance(linear, nn.Linear) else F.linear(x, weight, linear.bias)
-    return made if then == "none" else made.relu_()

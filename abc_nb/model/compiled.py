@@ -61,7 +61,8 @@ def library(*defined: str) -> ctypes.CDLL | None:
     compiler, text = shutil.which(os.environ.get("CC") or "cc"), SOURCE.read_text(encoding="utf-8")
     if compiler is None:
         return None
-    command = [compiler, *FLAGS, *defined, str(SOURCE), "-lm"]
+    narrow = ["-mno-avx512f"] * (torch.backends.cpu.get_cpu_capability() == "AVX2")  # as ATEN_CPU_CAPABILITY can ask
+    command = [compiler, *FLAGS, *narrow, *defined, str(SOURCE), "-lm"]
     facts = [text, *command, platform.machine(), processor("flags", "Features")]
     try:
         path = folder() / f"attention-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.so"
