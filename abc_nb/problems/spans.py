@@ -59,10 +59,10 @@ class Pattern:
     @cached_property
     def parts(self) -> list[str]:
         """Its characters and numbers as regular expressions, a group for each number."""
-        digit, found = f"[0-{self.task.digits[-1]}]", [*map(re.escape, self.literals[0])]
+        digit, expressions = f"[0-{self.task.digits[-1]}]", [*map(re.escape, self.literals[0])]
         for few, literal in zip(self.few, self.literals[1:], strict=True):
-            found += [f"({digit}{{{self.task.rule.factor}}})" if few else f"({digit}+)", *map(re.escape, literal)]
-        return found
+            expressions += [f"({digit}{{{self.task.rule.factor}}})" if few else f"({digit}+)", *map(re.escape, literal)]
+        return expressions
 
     @property
     def whole(self) -> str:
@@ -91,21 +91,21 @@ class Pattern:
 
     def problem(self, operands: Sequence[str]) -> str:
         """A problem as it is written, from its numbers."""
-        return "".join(f"{literal}{own}" for literal, own in zip(self.literals, (*operands, ""), strict=True))
+        return "".join(f"{literal}{number}" for literal, number in zip(self.literals, (*operands, ""), strict=True))
 
     def operands(self, text: str) -> list[str]:
         """The numbers of a problem that is written so."""
-        found = re.fullmatch(self.whole, text)
-        if found is None:
+        match = re.fullmatch(self.whole, text)
+        if match is None:
             raise InputError(f"{text!r} is no problem of the form {self.form}")
-        return [*found.groups()]
+        return [*match.groups()]
 
     def answer(self, operands: Sequence[str]) -> str:
         """The right answer as it follows the `=`, units first: more digits than the longest number if needed."""
         places = self.answer_places([*map(len, operands)])
         longest = places - self.task.grows
-        filled = [own if few else own.zfill(places) for own, few in zip(operands, self.few, strict=True)]
-        digits = self.task.answer([np.array([[*map(int, reversed(own))]]) for own in filled])[0].tolist()
+        filled = [number if few else number.zfill(places) for number, few in zip(operands, self.few, strict=True)]
+        digits = self.task.answer([np.array([[*map(int, reversed(number))]]) for number in filled])[0].tolist()
         written = "".join(map(str, digits))
         return written[:longest] + written[longest:].rstrip("0")
 
@@ -142,9 +142,9 @@ class ProblemSpan:
 
 def spans_in(text: str, patterns: Sequence[Pattern]) -> list[ProblemSpan]:
     """The problems in a text, in order, each of the first pattern that fits; the last one may not be finished."""
-    found, at = list[ProblemSpan](), 0
+    spans, at = list[ProblemSpan](), 0
     if not patterns:
-        return found
+        return spans
     whole, begun = expressions(tuple(patterns))
     of_group = [pattern for pattern in patterns for _ in pattern.few]  # a group for each number
     while match := whole.search(text, at):
@@ -152,18 +152,18 @@ def spans_in(text: str, patterns: Sequence[Pattern]) -> list[ProblemSpan]:
         lengths = tuple(len(number) for number in match.groups() if number is not None)
         rest = text[after : after + pattern.answer_places(lengths)]
         answer = len(rest) - len(rest.lstrip("".join(pattern.task.digits)))
-        found.append(ProblemSpan(pattern, start, lengths, after - 1 - start, answer))
+        spans.append(ProblemSpan(pattern, start, lengths, after - 1 - start, answer))
         at = after + answer
     if match := begun.search(text, at):
         pattern = of_group[(match.lastindex or 0) - 1]
-        found.append(ProblemSpan(pattern, match.start(), (), len(text) - match.start()))
-    return found
+        spans.append(ProblemSpan(pattern, match.start(), (), len(text) - match.start()))
+    return spans
 
 
 @lru_cache
 def expressions(patterns: tuple[Pattern, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """For a whole problem, and for one that is begun."""
-    whole, begun = zip(*((f"(?:{own.whole})", f"(?:{own.begun})") for own in patterns), strict=True)
+    whole, begun = zip(*((f"(?:{pattern.whole})", f"(?:{pattern.begun})") for pattern in patterns), strict=True)
     return re.compile("|".join(whole)), re.compile("|".join(begun))
 
 
