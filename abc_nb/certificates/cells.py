@@ -61,11 +61,11 @@ class Relation:
     def table(self, reads: Sequence[int], cells: int) -> np.ndarray:
         """Which values some reads can have beside which written cell: booleans (a size for each read, cells)."""
         sizes = [self.sizes[self.read.index(number)] for number in reads]
-        found = np.full((*sizes, cells), not self.known)
+        together = np.full((*sizes, cells), not self.known)
         if self.known:
             columns = [*self.values[[*reads]], self.written]
-            found[tuple(column[self.allowed] for column in columns)] = True
-        return found
+            together[tuple(column[self.allowed] for column in columns)] = True
+        return together
 
 
 class Shown(NamedTuple):
@@ -117,23 +117,23 @@ class Cells:
                 where = Where(row, column, rows, columns)
                 near = tuple(self.at(where, (at.rows, at.columns)) for _, at in self.cell_reads)
                 around.setdefault(self.pattern(where), set()).add(near)
-        found, before = {pattern: Relation(self.rule, pattern) for pattern in around}, -1
-        while before != (before := sum(int(one.allowed.sum()) for one in found.values())):
+        relations, before = {pattern: Relation(self.rule, pattern) for pattern in around}, -1
+        while before != (before := sum(int(one.allowed.sum()) for one in relations.values())):
             for pattern, neighbours in around.items():
-                allowed = (self.fitting(found, found[pattern], near) for near in neighbours if found[pattern].known)
-                for fine in allowed:
-                    found[pattern].allowed |= fine
-        return found
+                relation = relations[pattern]
+                for near in neighbours if relation.known else ():
+                    relation.allowed |= self.fitting(relations, relation, near)
+        return relations
 
     def fitting(self, known: Mapping[Pattern, Relation], one: Relation, near: Sequence[Pattern | None]) -> np.ndarray:
         """Which entries of a relation can be, where the cells that are read have the patterns `near`."""
-        fine, own = one.written >= 0, {key_of(self.rule, self.rule.reads[n]): n for n in one.read}
+        fine, numbers = one.written >= 0, {key_of(self.rule, self.rule.reads[n]): n for n in one.read}
         for (number, address), pattern in zip(self.cell_reads, near, strict=True):
             if pattern is None:
                 continue
             keys = [key_of(self.rule, at, (address.rows, address.columns)) for at in self.rule.reads]
-            shared = [read for read in known[pattern].read if keys[read] in own]
-            columns = [one.values[own[keys[read]]] for read in shared]
+            shared = [read for read in known[pattern].read if keys[read] in numbers]
+            columns = [one.values[numbers[keys[read]]] for read in shared]
             fine &= known[pattern].table(shared, self.rule.cells)[(*columns, one.values[number])]
         return fine
 
@@ -143,14 +143,14 @@ class Cells:
 
     def situation(self, where: Where, shown: Mapping[Key, int], cells: Mapping[Offset, int]) -> Situation:
         """What the atoms that are `shown` there, by key, have to do with the `cells` among them."""
-        found = []
+        situation = []
         for offset, number in cells.items():
             pattern = self.at(where, offset)
             assert pattern is not None
             keys = [key_of(self.rule, address, offset) for address in self.rule.reads]
             reads = tuple((n, shown[key]) for n, key in enumerate(keys) if pattern[n] and key in shown)
-            found.append(Shown(pattern, reads, number))
-        return tuple(found)
+            situation.append(Shown(pattern, reads, number))
+        return tuple(situation)
 
     def possible(self, situation: Situation, values: Sequence[np.ndarray]) -> np.ndarray:
         """Which contexts are possible in a situation: booleans (contexts,)."""
