@@ -318,4 +318,3 @@ def unnamed(shape: Shape) -> tuple[object, ...]:
     places = sorted({place for kind, _, place in shape.atoms if kind in ("digit", "output")})
     names = {place: number for number, place in enumerate(places)}
     return shape.root.renamed(names), tuple(Token(atom, 0).renamed(names).atom for atom in shape.atoms)
-
