@@ -11,7 +11,6 @@ from abc_nb import InputError, certify_model
 from abc_nb.certificates import alike
 from abc_nb.certificates.certify import Passes, Result, contexts_of, results_of
 from abc_nb.certificates.certify import certify_model as certified
-from abc_nb.certificates.contexts import Block
 from abc_nb.certificates.look import wrong_contexts
 from abc_nb.certificates.rounding import check_finite
 from abc_nb.model.positions import NoPosition, Sinusoidal
