@@ -322,6 +322,25 @@ def test_products_and_random_contexts_are_right(page: Page) -> None:
     assert (whole_margins(model, np.stack([a, b, above, before, right], 1)) > 0).all()
 
 
+def test_the_cells_of_tables_have_listed_contexts_alone(page: Page) -> None:
+    script = """pairs => {
+        const code = four => four.reduce((sum, token) => sum * 101 + token, 0);
+        const listed = new Set();
+        for (const {seen} of productContexts()) listed.add(code(seen));
+        const met = pairs.flatMap(pair => productTable(...pair, cellOf).seen);
+        return [listed.size, met.length, met.filter(four => !listed.has(code(four))).length];
+    }"""
+    rng = random.Random(6)
+    pairs = [
+        [[rng.choice([0, 1, 9, rng.randrange(10)]) for _ in range(rng.randrange(1, 9))] for _ in "ab"]
+        for _ in range(300)
+    ]
+    size, met, missing = page.evaluate(script, pairs)
+    assert size == 1_022_110
+    assert met > 5000
+    assert missing == 0
+
+
 # ---- a reader's hands
 
 

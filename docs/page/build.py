@@ -80,7 +80,8 @@ def drawn(page: Page, html: str) -> str:
     pictures: dict[str, str] = page.evaluate("stillPictures()")
     pictures["map-verdict"] = re.sub(r" in [\d.]+ s", "", pictures["map-verdict"])  # the reader's takes another time
     for name, inner in pictures.items():
-        html = re.sub(rf'(id="{name}"[^>]*)>[^<]*</', lambda found, inner=inner: f"{found[1]}>{inner}</", html, count=1)
+        before, tag, after = re.split(rf'(id="{name}"[^>]*>)[^<]*', html, maxsplit=1)
+        html = before + tag + inner + after
     table = page.evaluate("byId('map').toDataURL()")
     return html.replace('id="map-still"', f'id="map-still" src="{table}"', 1)
 
@@ -123,7 +124,7 @@ def train(page: Page, name: str) -> None:
     if name == "product":
         from product import train as train_product
 
-        data = train_product()
+        data: dict[str, Any] = train_product()
     else:
         page.set_content("<script>" + "\n".join(read(f"js/{script}.js") for script in SCRIPTS) + "</script>")
         data = page.evaluate(ADDER)

@@ -6,6 +6,7 @@ those that are wrong, in rounds, until none is. A token is a cell below 100, or 
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -90,7 +91,7 @@ def batches(rng: np.random.Generator, extra: np.ndarray) -> Iterator[np.ndarray]
         yield np.concatenate([some, rng.choice(extra, 512)]) if len(extra) else some
 
 
-def train(seed: int = 0) -> dict[str, object]:
+def train(seed: int = 0) -> dict[str, Any]:
     """A model without a wrong context: its shape, its units and its weights in one list."""
     torch.manual_seed(seed)
     rng, model, contexts = np.random.default_rng(seed), Wires(), every_context()
