@@ -1,5 +1,7 @@
 """Writes docs/index.html, one file without a network: template, style, scripts, and shipped weights in 8 bits.
 
+Beside it stands cone.png, the picture of its third scene.
+
 python docs/page/build.py          writes the page
 python docs/page/build.py --train adder product
                                    trains the page's one-layer models first, into weights/: seconds, minutes
@@ -100,6 +102,9 @@ def main() -> None:
         for name in given.train:
             train(page, name)
         html = drawn(page, assembled())
+        cone = browser.new_page(viewport={"width": 1100, "height": 900}, device_scale_factor=2)
+        cone.set_content(html)
+        cone.locator("#cone-picture").screenshot(path=given.output.with_name("cone.png"))  # for the README
         browser.close()
     size = len(html.encode())
     if size > MOST:

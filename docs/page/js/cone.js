@@ -14,7 +14,8 @@ const Cone = {
     byId("cone-length").oninput = () => this.show(piAndE(+byId("cone-length").value), this.i);
     byId("try-all").onclick = () => this.tryAll();
     map.onpointermove = map.onpointerdown = (event) => {
-      const box = map.getBoundingClientRect(), at = ["x", "y"].map((_, n) => Math.floor(n ? ((event.clientY - box.top) / box.height) * 106 : ((event.clientX - box.left) / box.width) * 305));
+      const { left, top, width, height } = map.getBoundingClientRect();
+      const at = [((event.clientX - left) / width) * 305, ((event.clientY - top) / height) * 106].map(Math.floor);
       const one = this.table.get(at.join());
       if (!one) return;
       const { text, i } = holding(this.cells, one);

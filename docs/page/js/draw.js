@@ -94,7 +94,8 @@ const Draw = {
     if (result.sum) Type.show(sumOf(...result.sum.text.split("+"), 7));
   },
   buttons() {
-    const { busy, half, contexts, cells } = this, disabled = { train: busy || !contexts, stop: !busy && !half, add: cells.length >= HEADS, remove: cells.length < 2 };
+    const { busy, half, contexts, cells } = this;
+    const disabled = { train: busy || !contexts, stop: !busy && !half, add: cells.length >= HEADS, remove: cells.length < 2 };
     for (const id in disabled) byId(id).disabled = disabled[id];
     put("train", contexts?.twins ? "Train anyway" : "Train");
     put("stop", half ? "Go on" : "Stop");

@@ -21,29 +21,45 @@ const Table = {
     put("table-result", `${factors.join(" × ")} = ${said === exact && table.end === DONE ? inGreen(said) : `${inRed(said)}; right is ${exact}`}`);
     this.point(...this.at);
   },
-  // Shows the four tokens of a cell. Row r is moved r places to the left, as on paper; so the cell above stands above.
+  // Shows the four tokens of a cell.
   point(row, column) {
-    const { a, b, table, size: s } = this, r = Math.max(0, Math.min(b.length - 1, row)), c = Math.max(0, Math.min(a.length, column));
-    const four = table.seen[r * (a.length + 1) + c], width = (a.length + b.length + 2) * s, height = (b.length + 1.1) * s;
-    const x = (place) => width - (1.7 + place) * s, y = (line) => (line + 1.5) * s + 2, small = (cell) => Math.floor(cell / 10) || "";
-    const box = (px, py, kind, cell, at = "") => `<g ${at}><rect class="cell ${kind}" x="${px - s / 2 + 1}" y="${py - s / 2 + 1}" width="${s - 2}" height="${s - 2}" rx="6"/>
-      <text class="digit ${kind}" x="${px + (small(cell) ? 5 : 0)}" y="${py + 1}" font-size="21">${cell % 10}</text><text class="carry" x="${px - 13}" y="${py - 9}" font-size="12">${small(cell)}</text></g>`;
-    const cells = table.rows.flatMap((line, i) => line.map((cell, j) => {
-      const lit = (i === r - 1 && j === c + 1) || (i === r && j === c - 1), kinds = { lit, asked: i === r && j === c, wrong: cell !== this.right[i][j], result: j === 0 || i === b.length - 1 };
-      return box(x(i + j), y(i), Object.keys(kinds).filter((kind) => kinds[kind]).join(" "), cell, `data-cell="${i},${j}"`);
-    }));
-    const wire = ([x0, y0], [x1, y1], h) => (four[h] === BLANK ? "" : `<path class="wire" d="M${x0},${y0}L${x1},${y1}" stroke="${COLORS[h]}" stroke-width="3"/><circle cx="${x1}" cy="${y1}" r="5" fill="${COLORS[h]}"/>`);
-    const [mx, my] = [x(r + c), y(r)], wires = wire([mx + 8, my - 20], [x(c) + 10, y(-1) + 16], 0) + wire([mx + 20, my + 15], [x(-1) - 14, my + 15], 1)
-      + wire([mx - 12, my - 20], [mx - 12, my - s + 14], 2) + wire([mx + 20, my - 4], [mx + s - 15, my - 4], 3);
-    const digits = a.map((digit, place) => box(x(place), y(-1), place === c ? "lit" : "", digit)).join("") + b.map((digit, line) => box(x(-1), y(line), line === r ? "lit" : "", digit)).join("");
-    put("table-picture", `<svg viewBox="0 0 ${width} ${height}" style="max-width:${width}px" role="img" aria-label="the table of a product">${digits}${cells.join("")}${wires}</svg>`);
-    const show = (cell) => (cell === BLANK ? "–" : `<sup>${small(cell)}</sup>${cell % 10}`), names = ["digit of the first factor", "of the second", "above", "before"];
-    put("four", names.map((name, h) => `<span class="token" style="--dot:${COLORS[h]}">${name} <b>${show(four[h])}</b></span>`).join("") + `<span class="token">so it writes <b>${show(table.rows[r][c])}</b></span>`);
+    const { a, b, table } = this, r = Math.max(0, Math.min(b.length - 1, row)), c = Math.max(0, Math.min(a.length, column));
+    const four = table.seen[r * (a.length + 1) + c], carry = (cell) => `<sup>${Math.floor(cell / 10) || ""}</sup>${cell % 10}`;
+    const pill = (name, cell, style = "") => `<span class="token" ${style}>${name} <b>${cell === BLANK ? "–" : carry(cell)}</b></span>`;
+    const names = ["digit of the first factor", "of the second", "above", "before"];
+    const pills = names.map((name, h) => pill(name, four[h], `style="--dot:${COLORS[h]}"`));
+    put("four", pills.join("") + pill("so it writes", table.rows[r][c]));
     this.at = [r, c];
+    this.draw(r, c, four);
+  },
+  // Row r is moved r places to the left, as on paper; so the cell above stands above.
+  draw(r, c, four) {
+    const { a, b, table, right, size: s } = this, width = (a.length + b.length + 2) * s, height = (b.length + 1.1) * s;
+    const x = (place) => width - (1.7 + place) * s, y = (line) => (line + 1.5) * s + 2;
+    const box = (px, py, kinds, cell, at = "") => {
+      const kind = Object.keys(kinds).filter((name) => kinds[name]).join(" "), carry = Math.floor(cell / 10) || "";
+      return `<g ${at}><rect class="cell ${kind}" x="${px - s / 2 + 1}" y="${py - s / 2 + 1}" width="${s - 2}" height="${s - 2}" rx="6"/>
+        <text class="${kind}" x="${px + (carry ? 5 : 0)}" y="${py + 1}" font-size="21">${cell % 10}</text>
+        <text class="carry" x="${px - 13}" y="${py - 9}" font-size="12">${carry}</text></g>`;
+    };
+    const digits = [...a.map((digit, i) => box(x(i), y(-1), { lit: i === c }, digit)), ...b.map((digit, i) => box(x(-1), y(i), { lit: i === r }, digit))];
+    const cells = table.rows.flatMap((line, i) => line.map((cell, j) => {
+      const lit = (i === r - 1 && j === c + 1) || (i === r && j === c - 1), result = j === 0 || i === b.length - 1;
+      const kinds = { lit, result, asked: i === r && j === c, wrong: cell !== right[i][j] };
+      return box(x(i + j), y(i), kinds, cell, `data-cell="${i},${j}"`);
+    }));
+    const [mx, my] = [x(r + c), y(r)], wires = [
+      [mx + 8, my - 20, x(c) + 10, y(-1) + 16], [mx + 20, my + 15, x(-1) - 14, my + 15],
+      [mx - 12, my - 20, mx - 12, my - s + 14], [mx + 20, my - 4, mx + s - 15, my - 4],
+    ].map(([x0, y0, x1, y1], h) => (four[h] === BLANK ? "" : `<path class="wire" d="M${x0},${y0}L${x1},${y1}" stroke="${COLORS[h]}"
+      stroke-width="3"/><circle cx="${x1}" cy="${y1}" r="5" fill="${COLORS[h]}"/>`));
+    put("table-picture", `<svg viewBox="0 0 ${width} ${height}" style="max-width:${width}px" role="img"
+      aria-label="the table of a product">${[...digits, ...cells, ...wires].join("")}</svg>`);
   },
   async tryAll() {
     byId("try-product").disabled = true;
-    const tell = (so) => put("product-proof", `${count(so.count)} contexts tried in ${so.seconds.toFixed(0)} s, ${so.wrong ? count(so.wrong) : "none"} wrong; the right token leads by at least ${so.margin.toFixed(2)}. `);
+    const tell = ({ count: n, wrong, margin, seconds }) => put("product-proof", `${count(n)} contexts tried in ${seconds.toFixed(0)} s,
+      ${wrong ? count(wrong) : "none"} wrong; the right token leads by at least ${margin.toFixed(2)}. `);
     const result = await this.jobs.run("product", product, tell);
     tell(result);
     if (!result.wrong) byId("product-proof").innerHTML += proven("product of two numbers of any length");
