@@ -13,10 +13,10 @@ from helpers import SAMPLER, TINY, build, integers
 
 import abc_nb
 from abc_nb.analysis import products, wiring
-from abc_nb.analysis.contexts import contexts_met, every_context
+from abc_nb.analysis.contexts import contexts_met
 from abc_nb.analysis.language import compared
 from abc_nb.analysis.results import Results
-from abc_nb.api import certify, load
+from abc_nb.api import load
 from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, Causal
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Near
@@ -26,22 +26,10 @@ from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import NUMBERS, Task
 from abc_nb.show import maps
+from abc_nb.show.pictures import OPEN_COLOR
 from abc_nb.training.evaluation import record
 from audit import connections
 from audit.connections import abc_index, adapted_in_one, logit_change
-
-
-def test_every_context_of_parity_is_shown_once_with_the_right_bit_and_the_certificates_margin() -> None:
-    shown, certificate = every_context(load("parity-abs")), certify("parity-abs")
-    assert len(shown) == certificate.contexts
-    assert shown.margin.min() == pytest.approx(certificate.margin, abs=1e-4)
-    for row in shown.to_dict("records"):
-        if row["output"] == "end":
-            assert row["writes"] == "&" and row["a"] == ""
-        else:
-            assert int(row["writes"]) == (int(row["a"]) + int(row["y-1"] or 0)) % 2
-    panel, below = maps.contexts(shown).axes
-    assert panel.get_images()[0].get_array().shape[1] == len(below.patches) == len(shown)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["addition-abc", "successor-abc"])
@@ -54,6 +42,16 @@ def test_contexts_that_a_problem_meets_hold_its_digits(name: str) -> None:
     for letter, number in zip("ab", numbers, strict=False):
         assert list(shown[letter])[: len(str(number))] == list(str(number)[::-1])
     assert list(shown["y-1"][1:]) == list(shown.writes[:-1])
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_cone_of_a_digit_is_its_place_and_those_below_that_layers_reach(layers: int) -> None:
+    bias = Lines.one_key_per_head(Task("addition").layout(5), heads=4, layers=layers)
+    (panel,) = maps.cones({"": bias}, "4327+1845", place=2).axes
+    yellow = [text for text in panel.texts if text.get_bbox_patch().get_facecolor() == OPEN_COLOR]  # type: ignore[union-attr]
+    numbers = [text.get_text() for text in yellow if text.get_position()[1] > 0]
+    assert sorted(numbers) == sorted("32" + "84" if layers == 1 else "327" + "845")
+    assert "".join(text.get_text() for text in yellow if text.get_position()[1] == 0) == "27"  # written: units, tens
 
 
 def test_a_shipped_model_multiplies_long_thin_products_and_one_made_wrong_does_not(
