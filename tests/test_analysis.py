@@ -1,9 +1,10 @@
 """Frames that notebooks show of models: contexts, products, wires, language models, far digits, RPE and LoRA."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,14 +26,16 @@ from abc_nb.problems.drawing import training_operands
 from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import NUMBERS, Task
+from abc_nb.runs.store import Run
 from abc_nb.show import maps
+from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import record
 from audit import connections
 from audit.connections import abc_index, adapted_in_one, logit_change
 
 
 def test_every_context_of_parity_is_shown_once_with_the_right_bit_and_the_certificates_margin() -> None:
-    shown, certificate = every_context(load("parity-abs")), certify("parity-abs")
+    shown, (certificate,) = every_context(load("parity-abs")), certify("parity-abs")
     assert len(shown) == certificate.contexts
     assert shown.margin.min() == pytest.approx(certificate.margin, abs=1e-4)
     for row in shown.to_dict("records"):
@@ -86,9 +89,9 @@ def test_heads_are_counted_once() -> None:
     frame = wiring.wiring(FOUND).set_index("task")
     assert [*frame.index] == ["successor", "addition", "n-by-1", "parity"]
     for task, row in frame.iterrows():
-        lines = abc_nb.load(f"{task}-abc-unpractised").table("lines")
-        by_head = lines.groupby(["attention", "layer", "head"]).size()
-        assert row["one line"] == (by_head == 1).sum()
+        lines = load(f"{task}-abc-unpractised").bias().lines  # type: ignore[union-attr]
+        by_head = Counter((line.attention, line.layer, line.head) for line in lines)
+        assert row["one line"] == [*by_head.values()].count(1)
         assert 0 < row["near the place"] <= row["on digits"] <= len(by_head) <= row["heads"] == 32
 
 
@@ -112,24 +115,26 @@ def test_without_values_the_same_keys_are_open_and_a_wire_stays_as_it_is() -> No
     torch.testing.assert_close(*logits, rtol=0, atol=0)
 
 
-def language_record(losses: list[float], right: dict[int, float], certified: Sequence[bool] = ()) -> dict[str, Any]:
-    shares = [(length, task, share) for length, worst in right.items() for task, share in (("a", worst), ("b", 1.0))]
-    found: dict[str, Any] = {
-        "history": [{"step": 100 * number, "text": loss} for number, loss in enumerate(losses, 1)],
-        "trained": {"steps": 200},
-        "evaluation": [dict(zip(("length", "task", "accuracy"), row, strict=True)) for row in shares],
-        "generated": {"problems": 3, "right": 2},
-        "text": losses[-1],
-    }
-    return found | ({"certificates": [{"certified": each} for each in certified]} if certified else {})
+def language_run(name: str, losses: list[float], right: dict[int, int], certified: Sequence[bool] = ()) -> Run:
+    """A run whose first task has so many right of a hundred at each length, and whose second has all."""
+    tests = [(task, length, worst) for length, most in right.items() for task, worst in (("a", most), ("b", 100))]
+    columns = (
+        dict(zip(("task", "length", "correct"), map(list, zip(*tests, strict=True)), strict=True)) if tests else {}
+    )
+    history = {"step": [100, 200, 300][: len(losses)], "text": losses}
+    history |= {column: [0.0] * len(losses) for column in ("seconds", "loss", "accuracy")}
+    facts = {"trained": {"steps": 200}, "generated": {"problems": 3, "right": 2}, "text": losses[-1]}
+    tables = {"evaluation": columns | {"samples": [100] * len(tests)}} if tests else {}
+    record = {"facts": facts, "tables": tables | {"history": history}}
+    return Run(spec(name), 0, record | {"certificates": [{"certified": each} for each in certified]}, Path())
 
 
 def test_a_row_has_the_range_of_losses_before_practice_and_the_worst_of_tasks_and_seeds() -> None:
     proven = [
-        language_record([2.0, 1.5, 0.1], {6: 1.0, 60: 0.97, 1000: 0.2}, [True, True]),
-        language_record([1.25, 1.75], {6: 0.99, 60: 1.0, 1000: 1.0}, [True, False]),
+        language_run("language-abs", [2.0, 1.5, 0.1], {6: 100, 60: 97, 1000: 20}, [True, True]),
+        language_run("language-abs", [1.25, 1.75], {6: 99, 60: 100, 1000: 100}, [True, False]),
     ]
-    table = compared({"text": [language_record([1.0], {})], "abs": proven})
+    table = compared({"text": [language_run("language-text", [1.0], {})], "abs": proven})
     assert table.loc["abs"].to_dict() == {
         "lowest loss": "1.250 to 1.500",
         "last loss": "0.100 to 1.750",

@@ -28,7 +28,7 @@ def test_from_nothing_to_a_certificate_is_timed() -> None:
 
 
 def test_the_baseline_decodes_what_one_pass_says() -> None:
-    chosen = spec("addition-vanilla")
+    chosen = spec("addition-vanilla", changes=["model.encoder_layers=1"])
     torch.manual_seed(0)
     model = baselines.TorchTransformer(chosen.model, len(chosen.task.vocabulary)).eval()
     batch = chosen.sampler.test_batch(3, 8, 0)
