@@ -57,7 +57,7 @@ def model(weights: dict) -> Callable[..., list[float]]:
 
 def contexts(ends: bool) -> dict[tuple[int, ...], int]:
     """Every context with its right token: any digits here, and before them any digits, to which a carry may come."""
-    edge, right = 10 * ends, {}
+    edge, right = 10 * ends, dict[tuple[int, ...], int]()
     for a, b, carry, c, d in product(range(10), range(10), (0, 1), range(10), range(10)):
         right[c, d, a, b, (a + b + carry) % 10] = (c + d + (a + b + carry) // 10) % 10
         right |= {(c, d, edge, edge, edge): (c + d) % 10, (edge, edge, 0, 0, carry): edge} if ends else {}

@@ -28,6 +28,7 @@ import time
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -197,7 +198,8 @@ def until_proven(shape: Shape, seeds: range) -> tuple[Weights, Tensor, list[int]
     """Weights of every seed where its margin was widest, these margins (seeds,), and seeds proven after each round."""
     torch.manual_seed(0)
     weights, every, examples = begin(shape, seeds), contexts(shape.ends), sums(shape.ends)
-    best, widest, proven, hard = {}, torch.full((len(seeds),), -torch.inf, dtype=torch.double), [], None
+    widest = torch.full((len(seeds),), -torch.inf, dtype=torch.double)
+    best, proven, hard = Weights(), [], None
     for number in range(1 + ROUNDS):
         fit(weights, examples, hard, PRACTICE if number else STEPS, 0.005 if number else 0.01)
         lead = margins(weights, every)
@@ -231,10 +233,10 @@ def study(shape: Shape) -> dict:
     return row
 
 
-def shortest(record: dict, weights: Weights) -> dict[str, list]:
+def shortest(record: dict, weights: Weights) -> dict[str, Any]:
     """The weights with as few decimals as leave at least half of the margin."""
 
-    def listed(decimals: int) -> dict[str, list]:
+    def listed(decimals: int) -> dict[str, Any]:
         return {name: rounded(weight.double().tolist(), decimals) for name, weight in weights.items()}
 
     half = check(record | {"weights": listed(12)})["margin"] / 2

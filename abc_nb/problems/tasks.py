@@ -43,7 +43,7 @@ class Task(Widths):
             raise InputError(f"base {base} is not possible: {title} is written in base {possible}")
         object.__setattr__(self, "base", base)
 
-    @cached_property
+    @property
     def rule(self) -> Rule:
         return self.given or made(self.name, self.base)
 

@@ -26,7 +26,11 @@ class Widths:
     """What a task knows of lengths and widths."""
 
     base: int
-    rule: Rule
+
+    @property
+    @abstractmethod
+    def rule(self) -> Rule:
+        """What the task computes."""
 
     @abstractmethod
     def right_answer(self, text: str) -> str:
