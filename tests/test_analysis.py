@@ -118,14 +118,11 @@ def test_without_values_the_same_keys_are_open_and_a_wire_stays_as_it_is() -> No
 def language_run(name: str, losses: list[float], right: dict[int, int], certified: Sequence[bool] = ()) -> Run:
     """A run whose first task has so many right of a hundred at each length, and whose second has all."""
     tests = [(task, length, worst) for length, most in right.items() for task, worst in (("a", most), ("b", 100))]
-    columns = (
-        dict(zip(("task", "length", "correct"), map(list, zip(*tests, strict=True)), strict=True)) if tests else {}
-    )
+    rows = pd.DataFrame(tests, columns=["task", "length", "correct"]).assign(samples=100).to_dict("list")
     history = {"step": [100, 200, 300][: len(losses)], "text": losses}
     history |= {column: [0.0] * len(losses) for column in ("seconds", "loss", "accuracy")}
     facts = {"trained": {"steps": 200}, "generated": {"problems": 3, "right": 2}, "text": losses[-1]}
-    tables = {"evaluation": columns | {"samples": [100] * len(tests)}} if tests else {}
-    record = {"facts": facts, "tables": tables | {"history": history}}
+    record = {"facts": facts, "tables": {"history": history} | ({"evaluation": rows} if tests else {})}
     return Run(spec(name), 0, record | {"certificates": [{"certified": each} for each in certified]}, Path())
 
 
