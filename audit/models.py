@@ -155,7 +155,8 @@ WIDTHS = {  # baselines at one width of their problems, and trained like the pro
     for name in ("vanilla", "nope", "rope-right", "rpe-right", "alibi-cross")
 }
 LIKE_PROPOSALS: dict[str, Any] = {"source_index": "right", "extends": True, "tested": "beyond"}
-WIDENED = again(BASIC, ("vanilla", "nope", "rope", "alibi-cross", "rpe"), "-widened", **LIKE_PROPOSALS)
+WIDENED = {"vanilla-widened": course.WIDENED}
+WIDENED |= again(BASIC, ("nope", "rope", "alibi-cross", "rpe"), "-widened", **LIKE_PROPOSALS)
 DISTANCES = ("transformer-xl", "randomized", "kerple", "sandwich", "fire")
 PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
     f"{name.removesuffix('-widened')}-by-place": replace(model, title=f"{model.title}, by place", source_index="place")

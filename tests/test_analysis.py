@@ -1,10 +1,9 @@
 """Frames that notebooks show of models: contexts, products, wires, language models, far digits, RPE and LoRA."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,10 +13,10 @@ from helpers import SAMPLER, TINY, build, integers
 
 import abc_nb
 from abc_nb.analysis import products, wiring
-from abc_nb.analysis.contexts import contexts_met, every_context
+from abc_nb.analysis.contexts import contexts_met
 from abc_nb.analysis.language import compared
 from abc_nb.analysis.results import Results
-from abc_nb.api import certify, load
+from abc_nb.api import load
 from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, Causal
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Near
@@ -26,25 +25,11 @@ from abc_nb.problems.drawing import training_operands
 from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import NUMBERS, Task
-from abc_nb.runs.store import Run
 from abc_nb.show import maps
-from abc_nb.specs.spec import spec
+from abc_nb.show.pictures import OPEN_COLOR
 from abc_nb.training.evaluation import record
 from audit import connections
 from audit.connections import abc_index, adapted_in_one, logit_change
-
-
-def test_every_context_of_parity_is_shown_once_with_the_right_bit_and_the_certificates_margin() -> None:
-    shown, (certificate,) = every_context(load("parity-abs")), certify("parity-abs")
-    assert len(shown) == certificate.contexts
-    assert shown.margin.min() == pytest.approx(certificate.margin, abs=1e-4)
-    for row in shown.to_dict("records"):
-        if row["output"] == "end":
-            assert row["writes"] == "&" and row["a"] == ""
-        else:
-            assert int(row["writes"]) == (int(row["a"]) + int(row["y-1"] or 0)) % 2
-    panel, below = maps.contexts(shown).axes
-    assert panel.get_images()[0].get_array().shape[1] == len(below.patches) == len(shown)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["addition-abc", "successor-abc"])
@@ -57,6 +42,16 @@ def test_contexts_that_a_problem_meets_hold_its_digits(name: str) -> None:
     for letter, number in zip("ab", numbers, strict=False):
         assert list(shown[letter])[: len(str(number))] == list(str(number)[::-1])
     assert list(shown["y-1"][1:]) == list(shown.writes[:-1])
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_cone_of_a_digit_is_its_place_and_those_below_that_layers_reach(layers: int) -> None:
+    bias = Lines.one_key_per_head(Task("addition").layout(5), heads=4, layers=layers)
+    (panel,) = maps.cones({"": bias}, "4327+1845", place=2).axes
+    yellow = [text for text in panel.texts if text.get_bbox_patch().get_facecolor() == OPEN_COLOR]  # type: ignore[union-attr]
+    numbers = [text.get_text() for text in yellow if text.get_position()[1] > 0]
+    assert sorted(numbers) == sorted("32" + "84" if layers == 1 else "327" + "845")
+    assert "".join(text.get_text() for text in yellow if text.get_position()[1] == 0) == "27"  # written: units, tens
 
 
 def test_a_shipped_model_multiplies_long_thin_products_and_one_made_wrong_does_not(
@@ -89,9 +84,9 @@ def test_heads_are_counted_once() -> None:
     frame = wiring.wiring(FOUND).set_index("task")
     assert [*frame.index] == ["successor", "addition", "n-by-1", "parity"]
     for task, row in frame.iterrows():
-        lines = load(f"{task}-abc-unpractised").bias().lines  # type: ignore[union-attr]
-        by_head = Counter((line.attention, line.layer, line.head) for line in lines)
-        assert row["one line"] == [*by_head.values()].count(1)
+        lines = abc_nb.load(f"{task}-abc-unpractised").table("lines")
+        by_head = lines.groupby(["attention", "layer", "head"]).size()
+        assert row["one line"] == (by_head == 1).sum()
         assert 0 < row["near the place"] <= row["on digits"] <= len(by_head) <= row["heads"] == 32
 
 
@@ -115,23 +110,24 @@ def test_without_values_the_same_keys_are_open_and_a_wire_stays_as_it_is() -> No
     torch.testing.assert_close(*logits, rtol=0, atol=0)
 
 
-def language_run(name: str, losses: list[float], right: dict[int, int], certified: Sequence[bool] = ()) -> Run:
-    """A run whose first task has so many right of a hundred at each length, and whose second has all."""
-    tests = [(task, length, worst) for length, most in right.items() for task, worst in (("a", most), ("b", 100))]
-    rows = pd.DataFrame(tests, columns=["task", "length", "correct"]).assign(samples=100).to_dict("list")
-    history = {"step": [100, 200, 300][: len(losses)], "text": losses}
-    history |= {column: [0.0] * len(losses) for column in ("seconds", "loss", "accuracy")}
-    facts = {"trained": {"steps": 200}, "generated": {"problems": 3, "right": 2}, "text": losses[-1]}
-    record = {"facts": facts, "tables": {"history": history} | ({"evaluation": rows} if tests else {})}
-    return Run(spec(name), 0, record | {"certificates": [{"certified": each} for each in certified]}, Path())
+def language_record(losses: list[float], right: dict[int, float], certified: Sequence[bool] = ()) -> dict[str, Any]:
+    shares = [(length, task, share) for length, worst in right.items() for task, share in (("a", worst), ("b", 1.0))]
+    found: dict[str, Any] = {
+        "history": [{"step": 100 * number, "text": loss} for number, loss in enumerate(losses, 1)],
+        "trained": {"steps": 200},
+        "evaluation": [dict(zip(("length", "task", "accuracy"), row, strict=True)) for row in shares],
+        "generated": {"problems": 3, "right": 2},
+        "text": losses[-1],
+    }
+    return found | ({"certificates": [{"certified": each} for each in certified]} if certified else {})
 
 
 def test_a_row_has_the_range_of_losses_before_practice_and_the_worst_of_tasks_and_seeds() -> None:
     proven = [
-        language_run("language-abs", [2.0, 1.5, 0.1], {6: 100, 60: 97, 1000: 20}, [True, True]),
-        language_run("language-abs", [1.25, 1.75], {6: 99, 60: 100, 1000: 100}, [True, False]),
+        language_record([2.0, 1.5, 0.1], {6: 1.0, 60: 0.97, 1000: 0.2}, [True, True]),
+        language_record([1.25, 1.75], {6: 0.99, 60: 1.0, 1000: 1.0}, [True, False]),
     ]
-    table = compared({"text": [language_run("language-text", [1.0], {})], "abs": proven})
+    table = compared({"text": [language_record([1.0], {})], "abs": proven})
     assert table.loc["abs"].to_dict() == {
         "lowest loss": "1.250 to 1.500",
         "last loss": "0.100 to 1.750",

@@ -6,21 +6,21 @@ one in which every cell that is read is one that some entry of its own pattern's
 This is a fixed point: it begins with nothing, and grows until no entry is new. A relation holds all that occurs in
 tables of any size, by induction over the cells in the order in which they are written, and may hold more.
 
-A context is possible if each cell that it shows is one that can be written beside what else it shows. That is asked
-of one cell at a time, so more can pass than occur.
+Beside a context's cells stand others that it does not show, and that were read for them. A context is possible if
+there is such a cell for each place beside it; that is asked of one place at a time, so more can pass than occur.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from abc_nb.problems.rules import EDGE, OUTPUT, Address, Rule, Where
 
-ENTRIES = 5 * 10**6  # of a relation: in a larger one all count as possible
+ENTRIES, JOINED = 5 * 10**6, 2 * 10**7  # of a relation and of what is joined: in larger ones all count as possible
 Pattern = tuple[bool, ...]
 Offset = tuple[int, int]  # rows down and columns on, from where a token is written
 Key = tuple[int, ...]  # what is read, as seen from there: an operand's token by its offset, or a cell by rows, columns
@@ -68,15 +68,18 @@ class Relation:
         return together
 
 
-class Shown(NamedTuple):
-    """A cell that a context shows, and what of its reads is shown: atoms by their numbers."""
+class Factor(NamedTuple):
+    """That a cell is one that its pattern can write: which reads are which variables, and which variable it is."""
 
     pattern: Pattern
-    reads: tuple[tuple[int, int], ...]  # (number of the read, number of the atom)
-    cell: int
+    reads: tuple[tuple[int, Hashable], ...]
+    cell: Hashable
 
 
-Situation = tuple[Shown, ...]  # all of whose cells are there at once
+Together = tuple[Factor, ...]  # factors with one hidden cell in common, called `BESIDE`
+BESIDE = "beside"
+Tables = tuple[list[list[Hashable]], list[np.ndarray]]  # of what can stand together: variables, and booleans
+Situation = tuple[Together, ...]  # what holds at once; the first are those of cells that are shown
 
 
 class Cells:
@@ -85,8 +88,7 @@ class Cells:
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
         self.reach = max(max(abs(at.rows), abs(at.columns)) for at in rule.reads)
-        self.of_pattern = self.relations()
-        self.table = cache(lambda pattern, reads: self.of_pattern[pattern].table(reads, rule.cells))
+        self.of_pattern, self.tables = self.relations(), dict[Together, Tables]()
 
     @lru_cache(maxsize=2**16)  # noqa: B019 (few of them)
     def written(self, given: tuple[bool, ...]) -> np.ndarray:
@@ -141,21 +143,94 @@ class Cells:
         """Which operands hold something."""
         return tuple(there for there, at in zip(pattern, self.rule.reads, strict=False) if at.operand != OUTPUT)
 
-    def situation(self, where: Where, shown: Mapping[Key, int], cells: Mapping[Offset, int]) -> Situation:
-        """What the atoms that are `shown` there, by key, have to do with the `cells` among them."""
-        situation = []
-        for offset, number in cells.items():
-            pattern = self.at(where, offset)
-            assert pattern is not None
-            keys = [key_of(self.rule, address, offset) for address in self.rule.reads]
-            reads = tuple((n, shown[key]) for n, key in enumerate(keys) if pattern[n] and key in shown)
-            situation.append(Shown(pattern, reads, number))
-        return tuple(situation)
+    def situation(self, where: Where, shown: Mapping[Key, Hashable], cells: Mapping[Offset, Hashable]) -> Situation:
+        """What must hold of the variables that are `shown` there, by key, and of the `cells` among them."""
+        patterns = {offset: self.at(where, offset) for offset in cells}
+        factors = {at: self.factor(at, pattern, cells[at], shown) for at, pattern in patterns.items() if pattern}
+        beside = {hidden for one in factors.values() for _, key in one.reads if (hidden := hidden_cell(key))}
+        alone = tuple((self.only(one, {*shown.values()}),) for one in factors.values())
+        return (*alone, *(self.together(where, at, shown, factors) for at in sorted(beside)))
 
-    def possible(self, situation: Situation, values: Sequence[np.ndarray]) -> np.ndarray:
+    def factor(self, at: Offset, pattern: Pattern, cell: Hashable, shown: Mapping[Key, Hashable]) -> Factor:
+        keys = ((number, key_of(self.rule, address, at)) for number, address in enumerate(self.rule.reads))
+        return Factor(pattern, tuple((n, shown.get(key, key)) for n, key in keys if pattern[n]), cell)
+
+    def only(self, factor: Factor, kept: set[Hashable]) -> Factor:
+        return factor._replace(reads=tuple(read for read in factor.reads if read[1] in kept))
+
+    def together(
+        self, where: Where, at: Offset, shown: Mapping[Key, Hashable], factors: Mapping[Offset, Factor]
+    ) -> Together:
+        """The factors of a hidden cell and of the shown ones that read it, without what only one of them reads."""
+        pattern, key = self.at(where, at), (OUTPUT, *at)
+        assert pattern is not None
+        chosen = [self.factor(at, pattern, key, shown)]
+        chosen += [one for one in factors.values() if any(variable == key for _, variable in one.reads)]
+        counts: dict[Hashable, int] = {}
+        for one in chosen:
+            for variable in {*(variable for _, variable in one.reads), one.cell}:
+                counts[variable] = counts.get(variable, 0) + 1
+        kept = [v for v, many in counts.items() if many > 1 or isinstance(v, int)]
+        names = {v: BESIDE if v == key else v if isinstance(v, int) else f"hidden {n}" for n, v in enumerate(kept)}
+        return tuple(
+            Factor(one.pattern, tuple((n, names[v]) for n, v in one.reads if v in kept), names.get(one.cell, one.cell))
+            for one in chosen
+        )
+
+    def possible(self, situation: Situation, values: Mapping[Hashable, np.ndarray]) -> np.ndarray:
         """Which contexts are possible in a situation: booleans (contexts,)."""
-        fine = np.ones(len(values[0]), bool)
-        for one in situation:
-            table = self.table(one.pattern, tuple(number for number, _ in one.reads))
-            fine &= table[tuple(values[atom] for atom in (*(atom for _, atom in one.reads), one.cell))]
+        fine = np.ones(len(next(iter(values.values()))), bool)
+        for together in situation:
+            rows = np.flatnonzero(fine)
+            beside: np.ndarray | None = None
+            for variables, table in zip(*self.joined(together), strict=True):
+                index = tuple(values[variable][rows] for variable in variables)
+                part = table[index] if index else np.broadcast_to(table, (len(rows), *table.shape))
+                beside = part if beside is None else beside & part
+            if beside is not None:
+                fine[rows] = beside if beside.ndim == 1 else beside.any(1)
         return fine
+
+    def joined(self, together: Together) -> Tables:
+        """Tables of what can stand together, each over some shown variables and, of a hidden cell, over that one last.
+
+        Factors with a hidden variable in common are joined into one table, in which it can be anything.
+        """
+        known = self.tables.get(together)
+        if known is None:
+            known = self.tables[together] = join(
+                [(*(variable for _, variable in one.reads), one.cell) for one in together],
+                [self.of_pattern[one.pattern].table([n for n, _ in one.reads], self.rule.cells) for one in together],
+            )
+        return known
+
+
+def hidden_cell(variable: Hashable) -> Offset | None:
+    """How far away the cell stands that a variable is, if it is one that is not shown."""
+    cell = isinstance(variable, tuple) and len(variable) == 3 and variable[0] == OUTPUT
+    return (variable[1], variable[2]) if cell and isinstance(variable, tuple) else None
+
+
+def join(variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]) -> Tables:
+    """Tables over shown variables, which are numbers, with what is hidden summed out, and BESIDE as the last."""
+    groups: list[list[int]] = []
+    for number, members in enumerate(variables):
+        hidden = {variable for variable in members if not isinstance(variable, int) and variable != BESIDE}
+        near = [group for group in groups if any(hidden & {*variables[other]} for other in group)]
+        groups = [group for group in groups if group not in near] + [[number, *(n for group in near for n in group)]]
+    names, results = list[list[Hashable]](), list[np.ndarray]()
+    for group in groups:
+        every = list(dict.fromkeys(variable for number in group for variable in variables[number]))
+        shown = [variable for variable in every if isinstance(variable, int)]
+        last = [BESIDE] * (BESIDE in every)
+        sizes = {v: size for n in group for v, size in zip(variables[n], tables[n].shape, strict=True)}
+        if prod(sizes[variable] for variable in (*shown, *last)) > JOINED or all(tables[n].all() for n in group):
+            continue  # all is possible
+        letters = {variable: number for number, variable in enumerate(every)}
+        operands: list[Any] = []
+        for number in group:
+            operands += [tables[number].astype(np.float32), [letters[variable] for variable in variables[number]]]
+        joined = np.einsum(*operands, [letters[variable] for variable in (*shown, *last)], optimize=True)
+        names.append([*shown])
+        results.append(joined > 0)
+    return names, results

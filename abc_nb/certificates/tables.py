@@ -218,7 +218,7 @@ class TableContexts(Contexts):
             fine = np.full(len(numbers), not values)
             for situation in self.situations(shape) if values else []:
                 left = np.flatnonzero(~fine)
-                fine[left] = self.cells.possible(situation, [column[left] for column in values])
+                fine[left] = self.cells.possible(situation, {n: column[left] for n, column in enumerate(values)})
             chosen = np.stack([column[fine] for column in values], 1) if values else np.empty((1, 0), np.int64)
             block = Block(chosen + cells, self.right(shape, chosen))
             yield block.part(block.right >= 0)

@@ -37,6 +37,7 @@ class Input:
     tokens: int | tuple[int, ...]  # those below a number, or these, what stands for zero first
     digits: int = 0
     mark: int | None = None  # along "cell": the token in the last column, where nothing can be read
+    from_left: bool = False  # whether its place 0 is what is typed first; else it is what is typed last, as the units
 
     @cached_property
     def alphabet(self) -> np.ndarray:

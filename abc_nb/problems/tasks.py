@@ -117,8 +117,7 @@ class Task(Widths):
             return binary_aligned(single(width), self.operator)
         layout = self.natural(width)
         if arrangement == "units-first":
-            turned = (Operand(int(one.columns[-1]), -one.stride, one.places) for one in layout.operands)
-            return replace(layout, operands=tuple(turned))
+            return replace(layout, operands=tuple(map(turned, layout.operands)))
         if arrangement == "as-written":
             if self.table:
                 raise InputError("a table is written row by row, units first: choose another arrangement")
@@ -130,6 +129,8 @@ class Task(Widths):
         places, sign = self.operand_places(width), [self.operator] if self.operator else []
         between = [[SOS], *[sign] * (len(places) - 1), [EOS]] if len(places) > 1 else [[SOS, *sign], [EOS]]
         operands, symbols = in_a_row(between, places)
+        pairs = zip(operands, self.rule.inputs, strict=True)
+        operands = tuple(turned(one) if given.from_left else one for one, given in pairs)
         if not self.table:
             return Layout(places[0], operands, symbols, 2 if self.rule.final_only else places[0] + 1)
         rows, columns = self.size(width)
@@ -212,7 +213,7 @@ class Task(Widths):
 
     def said(self, digits: Sequence[str]) -> str:
         """The answer as a person writes it, from the output's digits, units first."""
-        return notation.joined(self.rule, digits[::-1]) if self.rule.said == "number" else digits[-1]
+        return notation.joined(self.rule, digits) if self.rule.said == "number" else digits[-1]
 
     def read_table(self, tokens: Sequence[int], row: int) -> np.ndarray:
         """The cells that output tokens stand for, (rows, columns): -1 for a token that is no cell."""
@@ -224,15 +225,20 @@ class Task(Widths):
         if not self.table or self.rule.stacked or layout.row is None:
             raise InputError(f"{self.title} shows no table: take N x N")
         names = self.rule.writes or self.rule.alphabet
-        rows = [[names[at] if at >= 0 else "?" for at in row] for row in self.read_table(tokens, layout.row)[:, ::-1]]
+        rows = [[names[at] if at >= 0 else "?" for at in row] for row in self.read_table(tokens, layout.row)]
         first, second = (self.text(digits[0].tolist()) for digits in (operands[0], operands[-1]))
-        return notation.side_by_side(self.operator, first, second, rows)
+        return notation.side_by_side(self.rule, first, second, rows)
 
     def right_answer(self, text: str) -> str:
         """The right answer to a typed problem, computed digit by digit from the task's definition."""
         operands = self.read(text)
         width = self.width_of(operands)
         return self.write(self.answer(self.widen(operands, width))[0].tolist(), self.layout(width))
+
+
+def turned(operand: Operand) -> Operand:
+    """The same columns, counted from the other end."""
+    return Operand(int(operand.columns[-1]), -operand.stride, operand.places)
 
 
 @lru_cache(maxsize=256)

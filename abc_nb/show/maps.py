@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib import colormaps, rc_context
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -23,7 +23,6 @@ from abc_nb.problems.layouts import EOS
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
 from abc_nb.show.pictures import (
-    CLOSED_COLOR,
     COLORS,
     OPEN_COLOR,
     STYLE,
@@ -247,29 +246,49 @@ def beside(line: Line) -> str:
 
 
 @rc_context(STYLE)
-def contexts(frame: pd.DataFrame) -> Figure:
-    """All contexts of Parity (of `every_context`), a column each: its bits, what it writes, the margin below."""
-    rows = [str(name) for name in frame if name not in ("output", "margin")]
-    bits = frame[rows].replace({"": np.nan, "&": np.nan}).astype(float).to_numpy().T
-    figure, (panel, below) = new_figure(2, 1, (0.078 * len(frame) + 0.9, 1.35), sharex=True, height_ratios=[3, 1])
-    heat_map(panel, bits, "cividis", vmin=0, vmax=1)
-    panel.set_yticks(range(len(rows)), rows, family="monospace", fontsize=9)
-    panel.axhline(len(rows) - 1.5, color="white", linewidth=3)
-    legend(figure, {"bit 0": colormaps["cividis"](0.0), "bit 1": OPEN_COLOR, "not seen": CLOSED_COLOR})
-    below.bar(frame.index, frame.margin, width=0.8, color=COLORS[0])
-    below.set(xlim=(-0.5, len(frame) - 0.5), ylim=(0, 1.3 * frame.margin.max()), ylabel="margin\n(logits)")
-    lowest = int(frame.margin.argmin())
-    below.text(lowest, frame.margin[lowest], f"{frame.margin[lowest]:.2f}", ha="center", va="bottom", fontsize=8)
-    below.grid(False, axis="x")
-    starts = [0, *np.flatnonzero(frame.output[1:].to_numpy() != frame.output[:-1].to_numpy()) + 1, len(frame)]
-    for start in starts:
-        for axis in (panel, below):
-            axis.axvline(start - 0.5, color="white", linewidth=2.5)
-    middles = [(first + last - 1) / 2 for first, last in itertools.pairwise(starts)]
-    for middle, first in zip(middles, starts, strict=False):
-        if frame.writes[first] == EOS:
-            panel.axvspan(first - 0.2, 2 * middle - first + 0.2, 0.01, 0.12, fc="white", ec="0.5", zorder=2)
-            panel.text(middle, len(rows) - 1, EOS, ha="center", va="center", family="monospace", fontsize=9)
-    below.set_xticks(middles, [frame.output[first] for first in starts[:-1]], fontsize=9)
-    below.set_xlabel("output token, counted from 1 (the units)")
+def cones(biases: Mapping[str, Lines], problem: str, place: int) -> Figure:
+    """What one digit of a sum can depend on, a panel a bias: cells of the problem, and lines from layer to layer."""
+    batch = on_paper(Task("addition"), problem, "natural")
+    figure, panels = new_figure(len(biases), size=(3.6, 2.2))
+    for panel, (title, bias) in zip(panels, biases.items(), strict=True):
+        cone(panel, bias, batch, place)
+        panel.set_title(title)
+    layers = 1 + max(line.layer for bias in biases.values() for line in bias.lines)
+    legend(figure, {f"lines of layer {layer + 1}": COLORS[layer] for layer in range(layers)})
     return figure
+
+
+def cone(panel: Axes, bias: Lines, batch: Batch, place: int) -> None:
+    """One panel of `cones`: the state of a step stands between problem and answer, one for each layer."""
+    layout, layers = batch.layout, 1 + max(line.layer for line in bias.lines)
+    source, target = (Task("addition").text(tokens[0].tolist()) for tokens in (batch.source, batch.target))
+    cells = {
+        column: (-at, layers + 2 - number)
+        for number, operand in enumerate(layout.operands)
+        for at, column in enumerate(operand.columns.tolist())
+    }
+    written = {index: (1 - index, 0) for index in range(1, len(target) - 1)}  # the token of the place before
+    seen, steps = set[tuple[int, int]](), {place}
+    panel.plot([-place, -place], [0, 1], color="0.4", linewidth=1.2)
+    for layer in reversed(range(layers)):
+        keys = [bias.dense(layout, kind, layer).isfinite().any(0).numpy() for kind in ("cross", "self")]
+        before: set[int] = set()
+        for step in steps:
+            height = layers - layer
+            inputs = {step, *np.flatnonzero(keys[1][step]).tolist()}  # by the residual connection, and by heads
+            ends = [cells[key] for key in np.flatnonzero(keys[0][step]).tolist() if key in cells]
+            seen |= {*ends} | ({written[key] for key in inputs if key in written} if layer == 0 else set())
+            ends += [(-key, height + 1) if layer else written[key] for key in inputs if layer or key in written]
+            for x, y in ends:
+                panel.plot([-step, x], [height, y], color=COLORS[layer], linewidth=1.2, zorder=1)
+            panel.plot(-step, height, "o", color=COLORS[layer], markersize=4, zorder=2)
+            before |= inputs
+        steps = before
+    tokens = [(at, source[column]) for column, at in cells.items()]
+    tokens += [(at, target[index] if -at[0] < place else "?") for index, at in written.items() if -at[0] <= place]
+    for (x, y), token in tokens:
+        box: dict[str, Any] = {"boxstyle": "square,pad=0.25", "facecolor": OPEN_COLOR if (x, y) in seen else "white"}
+        box |= {"edgecolor": "#d55e00", "linewidth": 2} if token == "?" else {"edgecolor": "0.6", "linewidth": 0.6}
+        panel.text(x, y, token, ha="center", va="center", fontsize=8, family="monospace", bbox=box, zorder=3)
+    panel.set(xlim=(-layout.width + 0.3, 0.7), ylim=(-0.6, layers + 2.6))
+    panel.axis("off")

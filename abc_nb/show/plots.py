@@ -17,7 +17,8 @@ from abc_nb.show.pictures import COLORS, STYLE, heat_map, legend, mask, new_figu
 from abc_nb.show.titles import length_unit, named, of_model
 
 # Colours of models, and of a task.
-LOOKS = {"Vanilla": 7, "NoPE": 6, "RoPE": 3, "ALiBi": 4, "RPE": 9, "Window": 1, "ABS": 2, "ABC": 0, "Parity": 4}
+LOOKS = {"Vanilla": 7, "Vanilla, three widths": 5, "NoPE": 6, "RoPE": 3, "ALiBi": 4, "RPE": 9}
+LOOKS |= {"Window": 1, "ABS": 2, "ABC": 0, "Parity": 4}
 TICKS = (1, 6, 20, 100, 1000)  # lengths, and the longest one
 DIGITS = 16  # of the sums that the headline's bias is drawn for
 

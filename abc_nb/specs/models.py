@@ -39,6 +39,8 @@ BASIC = {
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 # The source counted by place: equal places are equally far, in both operands.
 BY_PLACE = Model("RPE, by place", positions.Relative(), source_index="place", extends=True, tested="beyond")
+# Vanilla at three widths of its problems, as models under a window or lines have them.
+WIDENED = Model("Vanilla", positions.Sinusoidal(), extends=True, tested="beyond")
 PAIR = {  # cross-attention sees the digits of this place alone: of two numbers a pair, which slides by two (v4 C.4)
     f"pair-{index}-unpractised": scaffold(f"Pair window, {title}", position, sides="none")
     for index, title, position in (
@@ -74,7 +76,9 @@ PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
     "abs": practised("window-cyclic", BASIC["window-cyclic"]),
     "abc": practised("abc-unpractised", ABC),
 }
-MODELS = BASIC | {"rpe-by-place": BY_PLACE} | PAIR | GRID | WINDOWS | DECODER_ONLY | PRACTISED
+MODELS = (
+    BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE} | PAIR | GRID | WINDOWS | DECODER_ONLY | PRACTISED
+)
 MODELS |= before_practice(MODELS)
 _registered: Models = {}
 
