@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from abc_nb.teach import Taught, teach
 
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.errors import InputError
@@ -19,7 +20,6 @@ from abc_nb.common.paths import SHIPPED
 from abc_nb.problems import machines, universal
 from abc_nb.problems.rules import Rule
 from abc_nb.specs.spec import SEEDS
-from abc_nb.teach import Taught, teach
 from abc_nb.training.evaluation import correct_digits, exact_match
 
 FILE = SHIPPED / "machines.csv"
