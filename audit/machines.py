@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from abc_nb.teach import Taught, teach
+from abc_nb.taught import Taught, teach
 
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.common.paths import SHIPPED
-from abc_nb.problems import machines, universal
+from abc_nb.problems import chomsky, library, machines, more, universal
 from abc_nb.problems.rules import Rule
 from abc_nb.specs.spec import SEEDS
 from abc_nb.training.evaluation import correct_digits, exact_match
@@ -64,11 +64,33 @@ def collatz() -> list[list[str]]:
     return rows
 
 
-ENTRIES = {f"rule-{number}": Entry(partial(machines.elementary, number), 300) for number in (110, 30, 90, 184)}
+SHORT = 300  # steps of training, for rules of few contexts
+ENTRIES = {f"rule-{number}": Entry(partial(machines.elementary, number), SHORT) for number in (110, 30, 90, 184)}
 ENTRIES |= {
     "busy-beaver": Entry(partial(machines.turing, machines.BUSY_BEAVER, "busy-beaver"), run=busy_beaver),
     "universal": Entry(partial(machines.turing, universal.UNIVERSAL, "universal"), run=collatz),
+    "sorting": Entry(more.sorting),
+    "division": Entry(more.division),
+    "subtraction": Entry(partial(library.subtraction, 10)),
+    "comparison": Entry(more.comparison),
 }
+CHOMSKY = {  # fourteen of the fifteen tasks of Deletang et al. 2023, by the names that their generators have
+    "even_pairs": Entry(chomsky.even_pairs, SHORT),
+    "modular_arithmetic": Entry(chomsky.modular_arithmetic),
+    "parity_check": Entry(partial(library.parity, 2), SHORT),
+    "cycle_navigation": Entry(partial(library.cycle_navigation, 5), SHORT),
+    "stack_manipulation": Entry(chomsky.stack_manipulation, SHORT),
+    "reverse_string": Entry(chomsky.reverse_string, SHORT),
+    "modular_arithmetic_brackets": Entry(chomsky.brackets),
+    "solve_equation": Entry(partial(chomsky.brackets, 5, True)),
+    "duplicate_string": Entry(chomsky.duplicate_string, SHORT),
+    "missing_duplicate_string": Entry(chomsky.missing_duplicate, SHORT),
+    "odds_first": Entry(chomsky.odds_first, SHORT),
+    "binary_addition": Entry(partial(library.addition, 2), SHORT),
+    "binary_multiplication": Entry(partial(library.n_by_n, 2), SHORT),
+    "bucket_sort": Entry(partial(more.sorting, 5)),
+}
+ENTRIES |= CHOMSKY
 
 
 def lines_of(make: Callable[[], Rule]) -> int:

@@ -97,6 +97,15 @@ def test_a_task_can_stand_in_a_cell(copy: Copy) -> None:
 
 
 @pytest.mark.slow
+def test_machines_are_taught_in_a_few_lines(copy: Copy) -> None:
+    cells = blocks("A machine", "python")
+    assert all(len([line for line in cell.splitlines() if line]) <= 15 for cell in cells)
+    for cell in cells:
+        said = re.findall("# (.*)$", cell)[-1]
+        assert processes.python(cell, copy.folder, copy.environment).splitlines()[-1] == said
+
+
+@pytest.mark.slow
 def test_a_row_gives_a_model_a_name(copy: Copy) -> None:
     copy.write("A bias")
     ((name, row),) = files("A name for a model").items()

@@ -74,8 +74,8 @@ def word_of(tag: Tag, row: Sequence[str]) -> str:
 
 def by_tag(tag: Tag, word: str) -> str:
     """The word on which a tag system halts, computed letter by letter; InputError for one that becomes too short."""
-    while word[:1] in tag:
-        if len(word) < 2:
-            raise InputError("the word becomes a single letter, from which no second one can be taken away")
+    while len(word) > 1 and word[0] in tag:
         word = word[2:] + tag[word[0]]
+    if len(word) < 2:
+        raise InputError("the word becomes shorter than two letters, which the machine cannot take away")
     return word
