@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from abc_nb.taught import Taught, teach
 
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.errors import InputError
@@ -20,6 +19,7 @@ from abc_nb.common.paths import SHIPPED
 from abc_nb.problems import chomsky, library, machines, more, universal
 from abc_nb.problems.rules import Rule
 from abc_nb.specs.spec import SEEDS
+from abc_nb.taught import Taught, teach
 from abc_nb.training.evaluation import correct_digits, exact_match
 
 FILE = SHIPPED / "machines.csv"
@@ -43,7 +43,7 @@ def simulated(table: dict[str, str], row: Sequence[str], extra: int = 0) -> list
     at = next(place for place, cell in enumerate(row) if len(cell) == 2)
     state = row[at][0]
     while state + cells[at] in table:
-        cells[at], move, state = table[state + cells[at]]
+        cells[at], move, state = [*table[state + cells[at]]]
         at += 1 if move == "R" else -1
         if not 0 <= at < len(cells):
             raise InputError("the head leaves the tape: give it more cells")
@@ -153,7 +153,7 @@ def study(names: Sequence[str] = (), seeds: Sequence[int] = SEEDS) -> pd.DataFra
     """Train what is missing of some rules, or of all, one row a rule and seed; each is written once it is there."""
     if strange := [name for name in names if name not in ENTRIES]:
         raise InputError(f"{strange[0]!r} is no rule of the study: choose of {', '.join(ENTRIES)}")
-    rows = pd.read_csv(FILE).to_dict("records") if FILE.exists() else []
+    rows: list[dict[Any, Any]] = pd.read_csv(FILE).to_dict("records") if FILE.exists() else []
     with one_thread():
         for name, seed in ((name, seed) for name in names or ENTRIES for seed in seeds):
             if any((row["rule"], row["seed"]) == (name, seed) for row in rows):
