@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from abc_nb.taught import Taught
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from abc_nb.bias.lines import Lines, on_lines
 from abc_nb.problems import chomsky, library, more, universal
 from abc_nb.problems.machines import BUSY_BEAVER, turing
 from abc_nb.specs.spec import specify_task
+from abc_nb.taught import Taught
 from audit import machines as study
 
 BITS = st.text("01", min_size=1, max_size=12)
