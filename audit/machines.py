@@ -16,7 +16,7 @@ from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.common.paths import SHIPPED
-from abc_nb.problems import chomsky, library, machines, more, universal
+from abc_nb.problems import catalogue, chomsky, machines, more, universal
 from abc_nb.problems.rules import Rule
 from abc_nb.specs.spec import SEEDS
 from abc_nb.taught import Taught, teach
@@ -71,7 +71,7 @@ ENTRIES |= {
     "universal": Entry(partial(machines.turing, universal.UNIVERSAL, "universal"), run=collatz),
     "sorting": Entry(more.sorting),
     "division": Entry(more.division),
-    "subtraction": Entry(partial(library.subtraction, 10)),
+    "subtraction": Entry(partial(catalogue.subtraction, 10)),
     "comparison": Entry(more.comparison),
 }
 CHOMSKY = {  # fourteen of the fifteen tasks of Deletang et al. 2023, by the names that their generators have

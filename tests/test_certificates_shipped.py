@@ -13,7 +13,7 @@ from abc_nb import cli
 from abc_nb.certificates.certify import weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.common.config import to_data
-from abc_nb.problems.library import REGISTRY
+from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.runs.store import Run

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from abc_nb import Input, InputError, Rule, Sampler, Task, operand
 from abc_nb.bias.lines import Lines, on_lines
-from abc_nb.problems import chomsky, library, more, universal
+from abc_nb.problems import catalogue, chomsky, more, universal
 from abc_nb.problems.machines import BUSY_BEAVER, turing
 from abc_nb.specs.spec import specify_task
 from abc_nb.taught import Taught
@@ -235,7 +235,7 @@ def test_a_run_is_right_only_if_every_cell_is() -> None:
 
 
 def test_lines_are_counted_without_docstring_and_empty_lines() -> None:
-    assert study.lines_of(library.successor) == 4
+    assert study.lines_of(catalogue.successor) == 4
     assert study.lines_of(chomsky.reverse_string) == 3
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from abc_nb.analysis.results import Results, identity
-from abc_nb.problems.library import REGISTRY
+from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.specs.experiment import Name

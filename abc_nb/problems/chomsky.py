@@ -1,4 +1,4 @@
-"""Rules of tasks of the Chomsky hierarchy (Deletang et al. 2023), where `library` and `more` do not have them.
+"""Rules of tasks of the Chomsky hierarchy (Deletang et al. 2023), where `catalogue` and `more` do not have them.
 
 Each does what the authors' generator of that name defines. A string is read from its right end where nothing else is
 said. Of the fifteen tasks there is no rule for one: each digit of a square root needs a comparison of all digits, whose
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from abc_nb.problems.catalogue import Words
 from abc_nb.problems.digits import DIGITS, Digits
-from abc_nb.problems.library import Words
 from abc_nb.problems.more import ABOVE, transposition
 from abc_nb.problems.rules import EDGE, Input, Rule, cell, operand
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from abc_nb.problems.catalogue import Words, with_carry
 from abc_nb.problems.digits import DIGITS, Digits
-from abc_nb.problems.library import Words, with_carry
 from abc_nb.problems.rules import EDGE, Input, Rule, cell, operand
 
 ABOVE = (cell(-1, 1), cell(-1, 0), cell(-1, -1))  # the cell of the next column, of this one and of the one before

@@ -13,9 +13,9 @@ import numpy as np
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems import notation
+from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import EOS, SOS, SYMBOLS, Arrangement, Layout, Operand, binary_aligned, in_a_row
-from abc_nb.problems.library import REGISTRY
 from abc_nb.problems.rules import OUTPUT, Rule
 from abc_nb.problems.widths import LONGEST, NUMBERS, PADDED, TRAINED, Regime, Width, Widths, pair, single
 

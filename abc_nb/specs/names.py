@@ -4,7 +4,7 @@ import fnmatch
 from collections.abc import Iterator
 
 from abc_nb.common.errors import InputError
-from abc_nb.problems.library import REGISTRY
+from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.experiment import LANGUAGE, Name
 from abc_nb.specs.language import language_models
