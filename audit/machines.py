@@ -77,8 +77,8 @@ ENTRIES |= {
 CHOMSKY = {  # fourteen of the fifteen tasks of Deletang et al. 2023, by the names that their generators have
     "even_pairs": Entry(chomsky.even_pairs, SHORT),
     "modular_arithmetic": Entry(chomsky.modular_arithmetic),
-    "parity_check": Entry(partial(library.parity, 2), SHORT),
-    "cycle_navigation": Entry(partial(library.cycle_navigation, 5), SHORT),
+    "parity_check": Entry(partial(catalogue.parity, 2), SHORT),
+    "cycle_navigation": Entry(partial(catalogue.cycle_navigation, 5), SHORT),
     "stack_manipulation": Entry(chomsky.stack_manipulation, SHORT),
     "reverse_string": Entry(chomsky.reverse_string, SHORT),
     "modular_arithmetic_brackets": Entry(chomsky.brackets),
@@ -86,8 +86,8 @@ CHOMSKY = {  # fourteen of the fifteen tasks of Deletang et al. 2023, by the nam
     "duplicate_string": Entry(chomsky.duplicate_string, SHORT),
     "missing_duplicate_string": Entry(chomsky.missing_duplicate, SHORT),
     "odds_first": Entry(chomsky.odds_first, SHORT),
-    "binary_addition": Entry(partial(library.addition, 2), SHORT),
-    "binary_multiplication": Entry(partial(library.n_by_n, 2), SHORT),
+    "binary_addition": Entry(partial(catalogue.addition, 2), SHORT),
+    "binary_multiplication": Entry(partial(catalogue.n_by_n, 2), SHORT),
     "bucket_sort": Entry(partial(more.sorting, 5)),
 }
 ENTRIES |= CHOMSKY

@@ -52,11 +52,11 @@ def few_keys(size: int, heads: int, dtype: torch.dtype) -> ctypes.CDLL | None:
 def loaded(*defined: str) -> ctypes.CDLL | None:
     """What `library` gives, to one thread after the other."""
     with LOCK:
-        return library(*defined)
+        return loaded(*defined)
 
 
 @cache
-def library(*defined: str) -> ctypes.CDLL | None:
+def loaded(*defined: str) -> ctypes.CDLL | None:
     """Functions of `attention.c`, kept for the next process on the same processor; None where it cannot be compiled."""
     compiler, text = shutil.which(os.environ.get("CC") or "cc"), SOURCE.read_text(encoding="utf-8")
     if compiler is None:
