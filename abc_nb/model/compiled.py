@@ -50,13 +50,13 @@ def few_keys(size: int, heads: int, dtype: torch.dtype) -> ctypes.CDLL | None:
 
 
 def loaded(*defined: str) -> ctypes.CDLL | None:
-    """What `library` gives, to one thread after the other."""
+    """What `compiled_library` gives, to one thread after the other."""
     with LOCK:
-        return loaded(*defined)
+        return compiled_library(*defined)
 
 
 @cache
-def loaded(*defined: str) -> ctypes.CDLL | None:
+def compiled_library(*defined: str) -> ctypes.CDLL | None:
     """Functions of `attention.c`, kept for the next process on the same processor; None where it cannot be compiled."""
     compiler, text = shutil.which(os.environ.get("CC") or "cc"), SOURCE.read_text(encoding="utf-8")
     if compiler is None:
