@@ -1,6 +1,7 @@
 """Rules: a reader's in a few lines, machines against plain loops, and what is computed from a rule instead of said."""
 
 import pickle
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,11 @@ def rule_110(_: Any, left: Any, here: Any, right: Any, first: Any) -> tuple[Any,
 
 READS = (cell(-1, 1), cell(-1, 0), cell(-1, -1), operand(0))
 RULE_110 = Rule("my-110", rule_110, (Input("place", 2), Input("row", 1)), "01", READS, notation="symbols")
+
+
+def test_no_public_name_becomes_a_module_once_it_was_used() -> None:
+    for name in abc_nb.__all__:
+        assert not isinstance(getattr(abc_nb, name), ModuleType) and not isinstance(getattr(abc_nb, name), ModuleType)
 
 
 @pytest.mark.slow
