@@ -43,7 +43,7 @@ def simulated(table: dict[str, str], row: Sequence[str], extra: int = 0) -> list
     at = next(place for place, cell in enumerate(row) if len(cell) == 2)
     state = row[at][0]
     while state + cells[at] in table:
-        cells[at], move, state = table[state + cells[at]]
+        cells[at], move, state = [*table[state + cells[at]]]
         at += 1 if move == "R" else -1
         if not 0 <= at < len(cells):
             raise InputError("the head leaves the tape: give it more cells")
@@ -91,15 +91,26 @@ CHOMSKY = {  # fourteen of the fifteen tasks of Deletang et al. 2023, by the nam
     "bucket_sort": Entry(partial(more.sorting, 5)),
 }
 ENTRIES |= CHOMSKY
+PARTS: dict[Callable[..., Any], tuple[Callable[..., Any], ...]] = {  # functions that are a part of a rule's
+    machines.turing: (machines.next_cell,),
+    more.sorting: (more.transposition,),
+    chomsky.odds_first: (more.transposition,),
+}
 
 
 def lines_of(make: Callable[[], Rule]) -> int:
-    """Lines of the function that makes a rule, without its docstring and empty lines."""
+    """Lines of the functions that make a rule, without docstrings and empty lines."""
     function = make.func if isinstance(make, partial) else make
+    return sum(map(own_lines, (function, *PARTS.get(function, ()))))
+
+
+def own_lines(function: Callable[..., Any]) -> int:
     source = dedent(inspect.getsource(function))
-    body = ast.parse(source).body[0].body[0]  # type: ignore[attr-defined]
-    said = body.end_lineno - body.lineno + 1 if ast.get_docstring(ast.parse(source).body[0]) else 0  # type: ignore[arg-type]
-    return sum(bool(line.strip()) for line in source.splitlines()) - said
+    (tree,) = ast.parse(source).body
+    assert isinstance(tree, ast.FunctionDef)
+    told = [statement for statement in tree.body[:1] if ast.get_docstring(tree)]
+    docstring = sum((statement.end_lineno or 0) - statement.lineno + 1 for statement in told)
+    return sum(bool(line.strip()) for line in source.splitlines()) - docstring
 
 
 def right_beyond(taught: Taught) -> float:
@@ -153,7 +164,7 @@ def study(names: Sequence[str] = (), seeds: Sequence[int] = SEEDS) -> pd.DataFra
     """Train what is missing of some rules, or of all, one row a rule and seed; each is written once it is there."""
     if strange := [name for name in names if name not in ENTRIES]:
         raise InputError(f"{strange[0]!r} is no rule of the study: choose of {', '.join(ENTRIES)}")
-    rows = pd.read_csv(FILE).to_dict("records") if FILE.exists() else []
+    rows: list[dict[Any, Any]] = pd.read_csv(FILE).to_dict("records") if FILE.exists() else []
     with one_thread():
         for name, seed in ((name, seed) for name in names or ENTRIES for seed in seeds):
             if any((row["rule"], row["seed"]) == (name, seed) for row in rows):
