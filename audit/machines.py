@@ -91,15 +91,26 @@ CHOMSKY = {  # fourteen of the fifteen tasks of Deletang et al. 2023, by the nam
     "bucket_sort": Entry(partial(more.sorting, 5)),
 }
 ENTRIES |= CHOMSKY
+PARTS: dict[Callable[..., Any], tuple[Callable[..., Any], ...]] = {  # functions that are a part of a rule's
+    machines.turing: (machines.next_cell,),
+    more.sorting: (more.transposition,),
+    chomsky.odds_first: (more.transposition,),
+}
 
 
 def lines_of(make: Callable[[], Rule]) -> int:
-    """Lines of the function that makes a rule, without its docstring and empty lines."""
+    """Lines of the functions that make a rule, without docstrings and empty lines."""
     function = make.func if isinstance(make, partial) else make
+    return sum(map(own_lines, (function, *PARTS.get(function, ()))))
+
+
+def own_lines(function: Callable[..., Any]) -> int:
     source = dedent(inspect.getsource(function))
-    body = ast.parse(source).body[0].body[0]  # type: ignore[attr-defined]
-    said = body.end_lineno - body.lineno + 1 if ast.get_docstring(ast.parse(source).body[0]) else 0  # type: ignore[arg-type]
-    return sum(bool(line.strip()) for line in source.splitlines()) - said
+    (tree,) = ast.parse(source).body
+    assert isinstance(tree, ast.FunctionDef)
+    told = [statement for statement in tree.body[:1] if ast.get_docstring(tree)]
+    docstring = sum((statement.end_lineno or 0) - statement.lineno + 1 for statement in told)
+    return sum(bool(line.strip()) for line in source.splitlines()) - docstring
 
 
 def right_beyond(taught: Taught) -> float:
