@@ -10,7 +10,7 @@ STAMP   := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help reproduce test test-all lint types lab figures bench lock models clean
+.PHONY: help reproduce test test-all lint types lab figures page site bench lock models clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,12 @@ figures: $(STAMP) ## run the notebooks in place on the shipped results; write fi
 	$(BIN)/abc-nb notebooks
 	$(BIN)/python -m audit notebooks
 	$(BIN)/python -m audit report
+
+page: $(STAMP) ## write docs/index.html from shipped weights (wants Chromium)
+	$(BIN)/python docs/page/build.py
+
+site: $(STAMP) ## write build/site: the page and the course as HTML
+	$(BIN)/python docs/page/website.py
 
 bench: $(STAMP) ## measure speed
 	$(BIN)/python benchmarks/run.py

@@ -17,7 +17,7 @@ _NAMES = {
     "problems.layouts": "Layout Operand",
     "problems.rules": "Rule Input cell operand",
     "problems.tasks": "Task",
-    "teaching": "teach",
+    "taught": "teach",
     "problems.sampling": "Batch Sampler",
     "model.transformer": "Transformer ModelConfig",
     "training.recipe": "TrainingConfig",

@@ -9,12 +9,17 @@ from functools import partial
 from abc_nb import cli
 from abc_nb.common import paths
 
-COMMANDS = ("notebooks", "report", "reproduce", "sweep")  # all others are those of abc-nb
+COMMANDS = ("machines", "notebooks", "report", "reproduce", "sweep")  # all others are those of abc-nb
 
 
 def build_parser() -> cli.Parser:
     parser = cli.Parser(prog="python -m audit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=cli.Parser)
+    sub = commands.add_parser("machines", help="train and certify machines and other rules, those that are missing")
+    sub.add_argument("rule", nargs="*", metavar="RULE", help="as in rule-110 (default: all of the study)")
+    sub.add_argument(
+        "--seeds", type=partial(cli.numbers, "seed"), default=range(5), help="as in 0,1 or 0-4 (default 0-4)"
+    )
     sub = commands.add_parser("notebooks", help="run the audit's notebooks in place on the shipped results")
     sub.add_argument("notebook", nargs="*", metavar="NOTEBOOK", help="as in a5_certificates (default: all)")
     commands.add_parser("report", help="write the report on the figures and tables of the shipped results")
@@ -38,11 +43,13 @@ def run(arguments: argparse.Namespace) -> int:
     from abc_nb.runs import sweep
     from abc_nb.show import notebooks
     from abc_nb.specs.spec import SEEDS, spec
-    from audit import NOTEBOOKS, report, studies
+    from audit import NOTEBOOKS, machines, report, studies
     from audit.reproduce import reproduce
     from audit.results import Results
 
-    if arguments.command == "notebooks":
+    if arguments.command == "machines":
+        print(machines.study(arguments.rule, arguments.seeds).drop(columns="device").to_string(index=False))
+    elif arguments.command == "notebooks":
         notebooks.refresh(arguments.notebook, NOTEBOOKS)
     elif arguments.command == "report":
         print(report.write(Results("quick", "shipped", SEEDS)))

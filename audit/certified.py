@@ -34,7 +34,7 @@ def uncertified(method: str) -> dict[str, int]:
     By kind: language models, of which every form has to be certified; decoder-only ones; others by their task.
     """
     counts = Counter[str]()
-    for record in store.records("shipped"):
+    for record in store.records("shipped", '"practi'):
         practised = {"practice", "practised"} & record["facts"].keys()
         certificates = record.get("certificates", [])
         proven = certificates and all(each["certified"] for each in certificates)

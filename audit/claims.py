@@ -15,7 +15,8 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -171,6 +172,16 @@ def unlearned(runs: pd.DataFrame) -> pd.Series:
 def right(digits: int, least: float = 99) -> Which:
     """Which runs are right on so many percent at a length."""
     return lambda runs: at(runs, digits) >= least
+
+
+def below(digits: int, less: float = 99) -> Which:
+    """Which runs are right on less than so many percent at a length."""
+    return lambda runs: at(runs, digits) < less
+
+
+def both(*conditions: Which) -> Which:
+    """Which runs meet all of these conditions."""
+    return lambda runs: reduce(and_, (condition(runs) for condition in conditions))
 
 
 def every(runs: pd.DataFrame) -> pd.Series:

@@ -102,7 +102,7 @@ def on_parity(found: Results) -> pd.DataFrame:
     Columns as `logit_change`, and method. Where the LoRA is shipped, ABC is the shipped one, too.
     """
     lora, rows = found.one("parity-lora"), []
-    own = replace(found, origin="shipped") if lora.facts["shipped"] else found
+    own = replace(found, origin="shipped") if lora.shipped else found
     study, adapted = CalibrationStudy(own.one("parity-abc")), lora.model()
     for name in ENCODER_DECODER:
         lines = tuple(line for line in study.bias.lines if line.attention == name)

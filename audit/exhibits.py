@@ -11,7 +11,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.show import exhibits
 from abc_nb.show.titles import of_model
 from abc_nb.specs.experiment import Name
-from audit import DATA, claims, frames, ledger, plots
+from audit import DATA, claims, frames, ledger, plots, verdicts
 from audit.results import Results
 from audit.statistics import over_seeds
 from audit.tables import beside_paper, setting, wide
@@ -66,7 +66,7 @@ class Exhibits:
     def ledger(self, results: Results) -> None:
         """Judge the claims of this notebook and record the verdicts; show each with its runs and one sentence."""
         own = [claim.id for claim in claims.known().values() if claim.notebook == self.notebook]
-        book = ledger.record(claims.judge(results, own), self.notebook, self.profile)
+        book = ledger.record(verdicts.judge(results, own), self.notebook, self.profile)
         lines = []
         for row in book.to_dict("records"):
             judged = f"**{row['id']}, {row['verdict']}**" + (f" ({row['runs']})" if row["runs"] else "")

@@ -101,7 +101,9 @@ def statements(profile: str, seeds: Sequence[int]) -> list[Statement]:
     shipped, here = Results(profile, "shipped", every), Results(profile, "runs", seeds)
     names = stated(profile)
     titles = of_models(name.model for name in names)
-    return [*of_tests(names, titles, shipped, here), *of_certificates(list(names), titles, shipped, here)]
+    tables = certified.table(shipped), certified.table(here)
+    proven = [name for name in names if spec(name, profile).practice]
+    return [*of_tests(names, titles, shipped, here), *of_certificates(list(names), proven, titles, *tables)]
 
 
 def of_tests(names: dict[Name, str], titles: dict[str, str], shipped: Results, here: Results) -> Iterator[Statement]:
@@ -123,14 +125,15 @@ def tests(run: Run) -> list[tuple[int, int, Count]]:
 
 
 def of_certificates(
-    names: Sequence[Name], titles: dict[str, str], shipped: Results, here: Results
+    names: Sequence[Name], proven: Sequence[Name], titles: dict[str, str], known: pd.DataFrame, made: pd.DataFrame
 ) -> Iterator[Statement]:
-    """How many models are certified: each task alone of those that were trained until proven, else all together."""
-    proven = [name for name in names if spec(name, here.profile).practice]
+    """How many models are certified, of shipped tables and those made here.
+
+    Each task alone of models that were trained until `proven`, else all together.
+    """
     groups = {f"{titles[name.model]}, {of_task(name.task)}, certified where tried": [name] for name in proven}
     for name in [name for name in names if name not in proven]:
         groups.setdefault(f"{titles[name.model]}, all tasks, certified where tried", []).append(name)
-    known, made = certified.table(shipped), certified.table(here)
     for what, group in groups.items():
         theirs, mine = (each[each.experiment.isin([*map(str, group)])] for each in (known, made))
         wrong = [

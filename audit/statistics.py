@@ -1,9 +1,10 @@
-"""Accuracies over seeds: the median with its interval, worst and best, and how a percentage is written."""
+"""Accuracies over seeds: the median with its interval, worst and best."""
 
 import pandas as pd
 
+from abc_nb.analysis.statistics import percent
+
 BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
-TOLERANCE = 1e-4  # percent; tables are saved with six digits
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
@@ -12,18 +13,12 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     for values, group in rows.groupby(keys, sort=False):
         ordered = group.sort_values("accuracy")
         middle = ordered.iloc[(len(ordered) - 1) // 2]
-        percent = {"ours": middle.accuracy, "worst": ordered.accuracy.iloc[0], "best": ordered.accuracy.iloc[-1]}
-        percent |= {"ci_low": middle.ci_low, "ci_high": middle.ci_high}
+        shares = {"ours": middle.accuracy, "worst": ordered.accuracy.iloc[0], "best": ordered.accuracy.iloc[-1]}
+        shares |= {"ci_low": middle.ci_low, "ci_high": middle.ci_high}
         head = dict(zip(keys, values, strict=True))
         tail = {"samples": int(middle.samples), "seeds": len(group), "regime": middle.regime}
-        found.append(head | {name: 100 * value for name, value in percent.items()} | tail)
+        found.append(head | {name: 100 * value for name, value in shares.items()} | tail)
     return pd.DataFrame(found)
-
-
-def percent(value: float) -> str:
-    """One decimal place; two where one would make it all or nothing, which it is not."""
-    text = f"{value:.1f}"
-    return f"{value:.2f}" if text in ("0.0", "100.0") and min(value, 100 - value) > TOLERANCE else text
 
 
 def medians(frame: pd.DataFrame) -> pd.Series:

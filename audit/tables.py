@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from abc_nb.analysis.results import identity
-from abc_nb.analysis.statistics import ends, median_seed
+from abc_nb.analysis.statistics import ends, median_seed, percent
 from abc_nb.bias.lines import cells_of
 from abc_nb.runs.store import Run
 from abc_nb.show.titles import named, of_task
@@ -18,7 +18,7 @@ from audit.frames import arranged
 from audit.models import SIX_LAYERS
 from audit.readings import ALGORITHM_1, READINGS
 from audit.results import Results
-from audit.statistics import BAR, medians, over_seeds, percent
+from audit.statistics import BAR, medians, over_seeds
 
 TITLES = {"+ w=1": "Window", "+ T=3": "ABS", "NoPE + w=1": "Window, no positions"}  # the paper's names, and ours
 LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}

@@ -18,7 +18,7 @@ class TorchTransformer(nn.Module):
         options = {"dim_feedforward": config.feed_forward, "dropout": config.dropout}
         self.transformer = nn.Transformer(
             config.width, config.heads, config.encoder_layers, config.decoder_layers, **options,
-            batch_first=True, norm_first=config.norm == "pre",
+            batch_first=True, norm_first=True,
         )  # fmt: skip
         self.embedding, self.head = (
             nn.Embedding(vocabulary_size, config.width),

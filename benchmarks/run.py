@@ -7,11 +7,16 @@ and .md. `run.py NAME ...` takes some of the measurements only and leaves the ot
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import pandas as pd
 import torch
@@ -19,18 +24,17 @@ from baselines import TorchTransformer, decode_from_the_start
 from tqdm import tqdm
 
 from abc_nb.bias.lines import Lines
-from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.common import devices, paths
 from abc_nb.common.files import write_text
 from abc_nb.hf import sequences
 from abc_nb.hf.flex import LONG
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
-from abc_nb.runs import store
+from abc_nb.runs import runner, store
 from abc_nb.specs.spec import SEEDS, Spec, spec
-from abc_nb.training.evaluation import TEST_SEED, exact_match
+from abc_nb.training.evaluation import TEST_SEED, correct_digits, exact_match
 from abc_nb.training.fit import Training
-from abc_nb.training.problems import train, training_on
+from abc_nb.training.problems import training_on
 
 ROUNDS = 5  # measurements, of which the median is taken
 CORES = torch.get_num_threads()
@@ -94,7 +98,8 @@ def paper_evaluation() -> Row:
     theirs = TorchTransformer(chosen.model, len(chosen.task.vocabulary)).to(devices.device()).eval()
     batch = chosen.sampler.test_batch(60, 256, TEST_SEED)
     few = Batch(batch.source[:16], batch.target[:16], batch.layout).to(devices.device())
-    ours, other, _ = in_turn(lambda: exact_match(model, batch), lambda: decode_from_the_start(theirs, few), 2)
+    # All tokens: exact match gives up on the later ones of a model that is never right, as this one is.
+    ours, other, _ = in_turn(lambda: correct_digits(model, batch), lambda: decode_from_the_start(theirs, few), 2)
     mine, rate = 256 / ours, 16 / other
     return {
         "what": f"exact match at 60 digits, paper's size, {CORES} threads",
@@ -114,6 +119,7 @@ def length_cost() -> Row:
     times, memory = [], []
     for length in LENGTHS:
         action = partial(exact_match, model, sampler.test_batch(length, 1, TEST_SEED))
+        assert action().all(), f"addition-abc is wrong at {length} digits"
         memory.append(peak_memory(action))
         repeats = LENGTHS[-1] // length  # as long a measurement for short problems
         times.append(median(seconds(action, repeats) for _ in range(ROUNDS)))
@@ -142,30 +148,40 @@ def peak_memory(action: Callable[[], object]) -> float:
     return float(max(itertools.accumulate(change for _, change in changes)))
 
 
-def from_nothing(seed: int) -> tuple[float, float]:
-    """Seconds of training, calibration and retraining of addition-abc, and its accuracy at 60 digits."""
-    child = spec("addition-abc")
-    assert child.parent is not None
-    start = time.perf_counter()
-    plain = child.parent.build(seed).to(devices.device())
-    train(plain, child.parent.sampler, child.parent.training, seed)
-    bias = calibrate_model(plain, child.parent.sampler.calibration_batch(seed), child.calibration).bias
-    model = child.build(seed, bias).to(devices.device())
-    model.load_state_dict(plain.state_dict())
-    train(model, child.sampler, child.training, seed)
-    spent = time.perf_counter() - start
-    return spent, exact_match(model, child.sampler.test_batch(60, 1000, TEST_SEED)).float().mean().item()
+@contextmanager
+def nothing_made() -> Iterator[None]:
+    """Neither runs made here nor shipped ones are there; what is made goes into a folder that is removed."""
+    with (
+        TemporaryDirectory() as folder,
+        patch.dict(os.environ, ABC_NB_RUNS=folder),
+        patch.object(paths, "SHIPPED", Path(folder) / "shipped"),
+    ):
+        yield
+
+
+def from_nothing(seed: int, name: str = "addition-abc", profile: str = "quick") -> float:
+    """Seconds until a model is made as `abc-nb train` makes it: parents, calibration, practice and certificate.
+
+    It ends with a sentence where the model is not certified, or wrong at 60 digits.
+    """
+    with nothing_made():
+        start = time.perf_counter()
+        run = runner.ensure(spec(name, profile), seed)
+        spent = time.perf_counter() - start
+        accuracy = run.spec.evaluate(run.model().to(devices.device()), [(60, 1000)]).eval("correct / samples").item()
+    if accuracy < 1 or not all(each["certified"] for each in run.certificates or [{"certified": False}]):
+        sys.exit(f"abc-nb: {name}, seed {seed}, is right on {accuracy:.1%} at 60 digits, and has to be certified")
+    return spent
 
 
 def time_to_abc() -> Row:
     """From nothing to ABC on Addition, every seed."""
-    torch.set_num_threads(CORES)
-    found = [from_nothing(seed) for seed in SEEDS]
+    spent = [from_nothing(seed) for seed in SEEDS]
     return {
-        "what": f"from nothing to addition-abc, median of seeds 0-4, {CORES} threads",
-        "ratio": f"{median(spent for spent, _ in found):.0f} s",
-        "goal": "60 s, 100% at 60 digits",
-        "ours": ", ".join(f"{spent:.0f} s ({100 * accuracy:.1f}%)" for spent, accuracy in found),
+        "what": "from nothing to addition-abc, with practice and certificate, median of seeds 0-4, one thread",
+        "ratio": f"{median(spent):.0f} s",
+        "goal": "60 s, certified",
+        "ours": ", ".join(f"{each:.0f} s" for each in spent),
         "baseline": "20.9 hours of one GPU in the authors' logs",
     }
 
@@ -184,13 +200,13 @@ def long_sequence() -> Row:
     bias = Lines.one_key_per_head(task.layout(DIGITS[0]), heads, layers)
     found: dict[bool, list[str]] = {True: [], False: []}
     for digits in DIGITS:
-        layout, medians = task.layout(digits), dict[bool, float]()
+        layout, medians, logits = task.layout(digits), dict[bool, float](), list[torch.Tensor]()
         tokens = torch.randint(16, (1, layout.source_length + layout.target_length), device=devices.device())
         for flex, shown in found.items():
             with hf.attach(model, bias, layout) as handle, torch.inference_mode():
                 handle.long = forced = 0 if flex else sys.maxsize
                 action = partial(model, tokens, use_cache=False)
-                first = seconds(action)
+                first = seconds(lambda kept=logits, action=action: kept.append(action().logits))
                 medians[flex] = median(seconds(action) for _ in range(ROUNDS))
                 sequences.values.cache_clear()
                 memory = peak_memory(action) / 2**20
@@ -198,6 +214,7 @@ def long_sequence() -> Row:
             shown.append(
                 f"{tokens.shape[1]:,} tokens: {1000 * medians[flex]:,.0f} ms, {memory:,.0f} MB, first {first:.1f} s"
             )
+        torch.testing.assert_close(*logits, rtol=1e-3, atol=1e-3)  # both give the same
         ratio = medians[False] / medians[True]
     return {
         "what": f"pass of a Llama of {layers} layers under one key per head, FlexAttention, one thread",

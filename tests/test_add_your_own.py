@@ -81,7 +81,7 @@ def test_a_section_is_one_file_or_none_and_its_commands_work(copy: Copy, section
     said = copy.commands(section)
     assert [run.partition("-smoke")[0] for run in copy.runs()] == runs
     for code in files(section).values():
-        (name,) = re.findall(r"class (\w+)", code)
+        (name,) = re.findall(r"^(?:class|def) (\w+)", code, re.MULTILINE)
         for run in copy.runs():
             assert name.lower() in (copy.folder / "runs" / run / "run.json").read_text().lower()
     if not files(section):
@@ -91,11 +91,18 @@ def test_a_section_is_one_file_or_none_and_its_commands_work(copy: Copy, section
 
 @pytest.mark.slow
 def test_a_task_can_stand_in_a_cell(copy: Copy) -> None:
-    cells = blocks("A task", "python")
-    assert len(cells) == 2
-    answer, contexts = processes.python("\n\n".join(cells), copy.folder, copy.environment).splitlines()
-    assert answer == "246" and int(contexts) > 0
-    assert [run.partition("-smoke")[0] for run in copy.runs()] == ["doubling-abs", "doubling-window-cyclic"]
+    cell, file = blocks("A task", "python")
+    assert file.startswith("# abc_nb/problems/") and len([line for line in cell.splitlines() if line]) <= 15
+    assert processes.python(cell, copy.folder, copy.environment).splitlines()[-1] == "11010 True"
+
+
+@pytest.mark.slow
+def test_machines_are_taught_in_a_few_lines(copy: Copy) -> None:
+    cells = blocks("A machine", "python")
+    assert all(len([line for line in cell.splitlines() if line]) <= 15 for cell in cells)
+    for cell in cells:
+        said = re.findall("# (.*)$", cell)[-1]
+        assert processes.python(cell, copy.folder, copy.environment).splitlines()[-1] == said
 
 
 @pytest.mark.slow

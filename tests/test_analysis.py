@@ -1,9 +1,10 @@
 """Frames that notebooks show of models: contexts, products, wires, language models, far digits, RPE and LoRA."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,8 +26,8 @@ from abc_nb.problems.drawing import training_operands
 from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import NUMBERS, Task
-from abc_nb.show import maps
-from abc_nb.show.pictures import OPEN_COLOR
+from abc_nb.runs.store import Run
+from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import record
 from audit import connections
 from audit.connections import abc_index, adapted_in_one, logit_change
@@ -42,16 +43,6 @@ def test_contexts_that_a_problem_meets_hold_its_digits(name: str) -> None:
     for letter, number in zip("ab", numbers, strict=False):
         assert list(shown[letter])[: len(str(number))] == list(str(number)[::-1])
     assert list(shown["y-1"][1:]) == list(shown.writes[:-1])
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-def test_the_cone_of_a_digit_is_its_place_and_those_below_that_layers_reach(layers: int) -> None:
-    bias = Lines.one_key_per_head(Task("addition").layout(5), heads=4, layers=layers)
-    (panel,) = maps.cones({"": bias}, "4327+1845", place=2).axes
-    yellow = [text for text in panel.texts if text.get_bbox_patch().get_facecolor() == OPEN_COLOR]  # type: ignore[union-attr]
-    numbers = [text.get_text() for text in yellow if text.get_position()[1] > 0]
-    assert sorted(numbers) == sorted("32" + "84" if layers == 1 else "327" + "845")
-    assert "".join(text.get_text() for text in yellow if text.get_position()[1] == 0) == "27"  # written: units, tens
 
 
 def test_a_shipped_model_multiplies_long_thin_products_and_one_made_wrong_does_not(
@@ -84,9 +75,9 @@ def test_heads_are_counted_once() -> None:
     frame = wiring.wiring(FOUND).set_index("task")
     assert [*frame.index] == ["successor", "addition", "n-by-1", "parity"]
     for task, row in frame.iterrows():
-        lines = abc_nb.load(f"{task}-abc-unpractised").table("lines")
-        by_head = lines.groupby(["attention", "layer", "head"]).size()
-        assert row["one line"] == (by_head == 1).sum()
+        lines = load(f"{task}-abc-unpractised").bias().lines  # type: ignore[union-attr]
+        by_head = Counter((line.attention, line.layer, line.head) for line in lines)
+        assert row["one line"] == [*by_head.values()].count(1)
         assert 0 < row["near the place"] <= row["on digits"] <= len(by_head) <= row["heads"] == 32
 
 
@@ -110,24 +101,26 @@ def test_without_values_the_same_keys_are_open_and_a_wire_stays_as_it_is() -> No
     torch.testing.assert_close(*logits, rtol=0, atol=0)
 
 
-def language_record(losses: list[float], right: dict[int, float], certified: Sequence[bool] = ()) -> dict[str, Any]:
-    shares = [(length, task, share) for length, worst in right.items() for task, share in (("a", worst), ("b", 1.0))]
-    found: dict[str, Any] = {
-        "history": [{"step": 100 * number, "text": loss} for number, loss in enumerate(losses, 1)],
-        "trained": {"steps": 200},
-        "evaluation": [dict(zip(("length", "task", "accuracy"), row, strict=True)) for row in shares],
-        "generated": {"problems": 3, "right": 2},
-        "text": losses[-1],
-    }
-    return found | ({"certificates": [{"certified": each} for each in certified]} if certified else {})
+def language_run(name: str, losses: list[float], right: dict[int, int], certified: Sequence[bool] = ()) -> Run:
+    """A run whose first task has so many right of a hundred at each length, and whose second has all."""
+    tests = [(task, length, worst) for length, most in right.items() for task, worst in (("a", most), ("b", 100))]
+    columns = (
+        dict(zip(("task", "length", "correct"), map(list, zip(*tests, strict=True)), strict=True)) if tests else {}
+    )
+    history = {"step": [100, 200, 300][: len(losses)], "text": losses}
+    history |= {column: [0.0] * len(losses) for column in ("seconds", "loss", "accuracy")}
+    facts = {"trained": {"steps": 200}, "generated": {"problems": 3, "right": 2}, "text": losses[-1]}
+    tables = {"evaluation": columns | {"samples": [100] * len(tests)}} if tests else {}
+    record = {"facts": facts, "tables": tables | {"history": history}}
+    return Run(spec(name), 0, record | {"certificates": [{"certified": each} for each in certified]}, Path())
 
 
 def test_a_row_has_the_range_of_losses_before_practice_and_the_worst_of_tasks_and_seeds() -> None:
     proven = [
-        language_record([2.0, 1.5, 0.1], {6: 1.0, 60: 0.97, 1000: 0.2}, [True, True]),
-        language_record([1.25, 1.75], {6: 0.99, 60: 1.0, 1000: 1.0}, [True, False]),
+        language_run("language-abs", [2.0, 1.5, 0.1], {6: 100, 60: 97, 1000: 20}, [True, True]),
+        language_run("language-abs", [1.25, 1.75], {6: 99, 60: 100, 1000: 100}, [True, False]),
     ]
-    table = compared({"text": [language_record([1.0], {})], "abs": proven})
+    table = compared({"text": [language_run("language-text", [1.0], {})], "abs": proven})
     assert table.loc["abs"].to_dict() == {
         "lowest loss": "1.250 to 1.500",
         "last loss": "0.100 to 1.750",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 from abc_nb.runs import runner
+from abc_nb.runs.store import Run
 from abc_nb.specs.spec import spec
 from audit.calibration import cost, verticals
 
@@ -44,7 +46,7 @@ def test_a_run_without_calibration_and_a_parent_with_other_weights_are_errors(st
             CalibrationStudy(replace(study.run, spec=spec(name, "smoke")))
     other = {**study.run.facts, "parent": {**study.run.facts["parent"], "weights": "0" * 64}}
     with pytest.raises(InputError, match="the addition-vanilla that addition-abc-unpractised was made from is not"):
-        _ = CalibrationStudy(replace(study.run, manifest=other)).parent
+        _ = CalibrationStudy(replace(study.run, record=dict(study.run.record) | {"facts": other})).parent
 
 
 def test_every_line_has_a_row_with_its_share_of_the_averaged_attention(study: CalibrationStudy) -> None:
@@ -67,15 +69,21 @@ def test_the_strongest_head_has_the_line_with_the_largest_share(study: Calibrati
         study.strongest_head("cross", "diagonal")
 
 
+def planted_in(run: Run, history: pd.DataFrame) -> dict[str, Any]:
+    """The record of a run with another history."""
+    return dict(run.record) | {"tables": run.record["tables"] | {"history": history.assign(loss=1.0).to_dict("list")}}
+
+
 def test_costs_are_counted_to_the_first_validation_of_99_percent(study: CalibrationStudy) -> None:
     """Retraining gets there at step 20, after 4 s and 1 s of calibration; its parent at step 50, after 10 s."""
     columns = ["step", "seconds", "accuracy"]
     child = pd.DataFrame([(10, 2.0, 0.98), (20, 4.0, 0.99), (30, 6.0, 1.0)], columns=columns)
     parent = pd.DataFrame([(25, 5.0, 0.4), (50, 10.0, 0.995)], columns=columns)
-    facts = {**study.run.facts, "calibration_seconds": 1.0}
-    tables = {name: study.run.table(name) for name in ("thresholds", "lines")} | {"history": child}
-    planted = CalibrationStudy(replace(study.run, manifest=facts, table=tables.__getitem__))
-    vars(planted)["parent_run"] = replace(study.parent_run, table=lambda name: parent)
+    made = replace(
+        study.run, record=planted_in(study.run, child) | {"facts": study.run.facts | {"calibration_seconds": 1.0}}
+    )
+    planted = CalibrationStudy(made)
+    vars(planted)["parent_run"] = replace(study.parent_run, record=planted_in(study.parent_run, parent))
     row = cost(planted)
     training = study.run.spec.training
     assert training.batch == training.held_batch, "so problems are steps times this"

@@ -116,6 +116,7 @@ def test_every_evaluation_is_within_the_bound_of_float64(
     x, error = final(Rounding(model), contexts, shape, block)
     exact, less = final(Rounding(double), contexts, shape, block)
     assert (less < 1e-6 * error).all()
+    assert (of_states(States(AtOnce(double), shape.atoms, contexts.task.base, 0), shape, block)[1] >= less).all()
     assert ((x - exact).norm(dim=1) <= error).all() and (error > 0).all()
     other, _ = final(Rounding(shuffled(model, np.random.default_rng(seed))), contexts, shape, block)
     assert not torch.equal(other, x) and ((other - exact).norm(dim=1) <= error).all()

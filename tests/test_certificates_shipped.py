@@ -13,7 +13,8 @@ from abc_nb import cli
 from abc_nb.certificates.certify import weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.common.config import to_data
-from abc_nb.problems.tasks import REGISTRY, Task
+from abc_nb.problems.catalogue import REGISTRY
+from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.specs.experiment import Name
@@ -21,7 +22,7 @@ from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import exact_match
 
 FEW, MANY = 50_000, 3_000_000  # contexts: a second of checking, and a minute
-RECORDS = [record for record in store.records("shipped") if record.get("certificates")]
+RECORDS = store.records("shipped", '"certificates"')
 CHECKED = {  # tables and language models are not known to the oracle
     record["key"]: record
     for record in RECORDS
@@ -83,7 +84,8 @@ def test_a_certificate_is_made_and_written(tmp_path: Path, capsys: pytest.Captur
     data = json.loads(path.read_text())
     assert (data["experiment"], data["profile"], data["seed"]) == ("parity-abc", "quick", 0)
     (made,), (known,) = data["certificates"], abc_nb.load("parity-abc").certificates
-    assert made["certified"] and made["statement"] == known["statement"]
+    statements = [each["statement"].partition(" This holds")[0] for each in (made, known)]
+    assert made["certified"] and statements[0] == statements[1]
     assert [made[name] for name in ("contexts", "wrong", "weights")] == [
         known[name] for name in ("contexts", "wrong", "weights")
     ]

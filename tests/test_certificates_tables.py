@@ -41,7 +41,7 @@ def test_every_context_of_random_problems_is_tried_with_the_same_logits(
     contexts = TableContexts(model.config, sampler)
     every = {shape: {row for block in contexts.blocks(shape) for row in rows(block)} for shape in contexts.shapes}
     for width in widths:
-        batch = sampler.batch(task.draw(NO_POOL, 3, width, rng), width)
+        batch = sampler.batch(sampler.draw(NO_POOL, 3, width, rng), width)
         with evaluating(model):
             logits = model(batch.source, batch.target[:, :-1], batch.layout)
         for step in range(batch.layout.target_length):

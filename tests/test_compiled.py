@@ -103,15 +103,15 @@ def test_without_a_compiler_or_a_folder_pytorchs_attention_is_used(
     in_the_way.write_text("in the way of the folder")
     monkeypatch.setenv("ABC_NB_CACHE", str(in_the_way))
     monkeypatch.setenv("CC", compiler)
-    assert compiled.loaded.__wrapped__("-DSIZE=8") is None
+    assert compiled.compiled_library.__wrapped__("-DSIZE=8") is None
 
 
 @needs_compiler
 def test_compiled_files_go_to_the_users_cache_and_nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("ABC_NB_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    assert compiled.loaded.__wrapped__("-DSIZE=8") is not None
+    assert compiled.compiled_library.__wrapped__("-DSIZE=8") is not None
     monkeypatch.setenv("ABC_NB_CACHE", str(tmp_path / "chosen"))
-    assert compiled.loaded.__wrapped__("-DSIZE=8") is not None
+    assert compiled.compiled_library.__wrapped__("-DSIZE=8") is not None
     files = [path.relative_to(tmp_path).parent for path in tmp_path.rglob("*") if path.is_file()]
     assert files == [Path("home/abc_nb"), Path("chosen")] or files == [Path("chosen"), Path("home/abc_nb")]

@@ -1,7 +1,6 @@
 """What notebooks show: numbers, captions, and files that are saved with what is shown; the report on all of it."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +11,6 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.show import exhibits, notebooks, pictures, titles
 from abc_nb.show.exhibits import Exhibits
-from abc_nb.specs.spec import SEEDS
 from audit import NOTEBOOKS, claims, ledger, report
 from audit import exhibits as audited
 from audit.results import Results
@@ -80,18 +78,6 @@ def test_a_table_is_saved_whole_and_shown_below_its_caption(shown: list[object],
 )
 def test_titles_tell_models_apart_that_are_shown_together(names: list[str], shown: list[str]) -> None:
     assert titles.named(pd.DataFrame({"model": names})).model.to_list() == shown
-
-
-def test_the_report_that_comes_with_the_project_is_that_of_its_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Written into a copy of the figures, which lies elsewhere."""
-    shutil.copytree(FIGURES, tmp_path / "figures", ignore=shutil.ignore_patterns("smoke", "REPORT.md"))
-    monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
-    text = report.write(Results("quick", "shipped", SEEDS)).read_text()
-    moved = re.sub(r"\]\([./\w-]+(notebooks/[\w/]+\.ipynb)\)", r"](../\1)", text)
-    assert moved == (FIGURES / "REPORT.md").read_text(), "the results have changed: run `python -m audit report`"
-    assert (tmp_path / "figures" / "runs.csv").read_bytes() == (FIGURES / "runs.csv").read_bytes()
 
 
 def test_figures_and_tables_are_those_that_notebooks_save_and_each_has_its_caption() -> None:

@@ -129,6 +129,12 @@ def run_here(notebook: Path, output: Path, parameters: dict[str, object], bar: b
     plt.close("all")
 
 
+def committed() -> dict[Path, int]:
+    """Every file of the folders that a reproduction leaves alone, and when it was last written."""
+    folders = (paths.ROOT / name for name in ("figures", "notebooks", "results"))
+    return {path: path.stat().st_mtime_ns for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+
 def reproduced(folder: Path) -> str:
     """`make reproduce` in the smoke profile, most runs being finished: a process for each would take minutes."""
     jobs = [(each, 0) for each in studies.needed("smoke") if each.name not in LEFT]
@@ -151,7 +157,9 @@ def reproduced(folder: Path) -> str:
 @pytest.mark.notebooks
 def test_reproduce_trains_what_is_missing_and_writes_figures_tables_and_the_ledger(tmp_path: Path) -> None:
     """One test of one reproduction, as two workers would each make their own."""
-    said, count, figures = reproduced(tmp_path), len(studies.needed("smoke")), tmp_path / "figures" / "smoke"
+    before, count, figures = committed(), len(studies.needed("smoke")), tmp_path / "figures" / "smoke"
+    said = reproduced(tmp_path)
+    assert committed() == before
     assert f"runs asked for: {count}, to be made: {len(LEFT)}" in said
     pictures = [f"{name}.{end}" for name in ("figure-a0-1-curves", "figure-0-1-headline") for end in ("png", "svg")]
     tables = [f"table-{number}.{end}" for number in (1, 2, 3) for end in ("csv", "md", "tex")]

@@ -7,43 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from abc_nb.common import paths
-from audit import reproduce
-
 ROOT = Path(__file__).resolve().parents[1]
-COMMITTED = ("figures", "notebooks", "results")
 # Tests that read what is committed: report, figures, captions, notebooks' stored outputs.
 READING = ["tests/test_exhibits.py", "tests/test_packaging.py", "tests/test_notebooks.py"]
 QUICK = "not long and not slow and not notebooks"
-
-
-def written(folder: Path) -> dict[Path, int]:
-    """Every file of a folder and when it was last written."""
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
-
-
-def test_nothing_that_is_committed_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without trainings, and with a file from each notebook where its kernel would save its figures."""
-    outputs: list[Path] = []
-
-    def save(notebook: Path, output: Path, parameters: object, bar: bool) -> None:
-        outputs.append(output)
-        paths.figures("smoke").mkdir(parents=True, exist_ok=True)
-        (paths.figures("smoke") / f"table-{notebook.stem}.csv").write_text("a,b\n1,2\n")
-
-    monkeypatch.setenv("ABC_NB_FIGURES", "")  # so that what `reproduce` sets is taken back after the test
-    monkeypatch.delenv("ABC_NB_FIGURES")
-    monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
-    monkeypatch.setattr(reproduce, "needed", lambda profile: [])
-    monkeypatch.setattr(reproduce.sweep, "sweep", lambda jobs: [])
-    monkeypatch.setattr(reproduce.notebooks, "execute", save)
-    before = [written(ROOT / folder) for folder in COMMITTED]
-    assert reproduce.reproduce("smoke", [0]) == 0
-    assert [written(ROOT / folder) for folder in COMMITTED] == before
-    assert paths.figures("smoke") == tmp_path / "build" / "reproduced" / "smoke"
-    assert (paths.figures("smoke") / "REPORT.md").exists()
-    assert all(output.is_relative_to(tmp_path / "build" / "notebooks") for output in outputs)
-    assert len(outputs) == len(list((ROOT / "notebooks").rglob("*.ipynb")))
 
 
 @pytest.mark.long

@@ -2,7 +2,9 @@
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,28 +12,33 @@ import pytest
 from conftest import Folders
 from helpers import rows
 
-from abc_nb.analysis import results
+from abc_nb.analysis.statistics import percent
 from abc_nb.common.errors import InputError
-from abc_nb.runs import runner, store
-from abc_nb.show import tables
-from abc_nb.specs.spec import Spec
+from abc_nb.runs import store
+from abc_nb.show import maps, pictures, tables
+from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import wilson
 from audit import frames, statistics
 from audit import tables as beside
 from audit.results import Results
 
-NAME = "successor-vanilla"
+NAME = "addition-vanilla"  # in the profile smoke
+SPEC = spec(NAME, "smoke")
 
 
-@pytest.fixture
-def run(tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> store.Run:
-    """Seed 0 of the tiny experiment, made here; it stands for every name."""
-    monkeypatch.setattr(results, "spec", lambda *_: tiny)
-    return runner.ensure(tiny, 0)
+def has(seed: int, record: Mapping[str, Any], folders: Folders, *, shipped: bool) -> None:
+    """A run of that seed, with another's numbers and without weights, made here or shipped."""
+    own = dict(record) | {"key": SPEC.key(seed), "seed": seed}
+    folder = folders.runs / str(own["key"])
+    store.keep(own, {}, folder)
+    if shipped:
+        store.ship(store.read(SPEC, seed, folder), weights=False)
+        shutil.rmtree(folder)
 
 
-def test_runs_made_here_must_have_every_seed(run: store.Run) -> None:
-    assert Results("smoke", "runs", [0]).runs([NAME]) == [run]
+def test_runs_made_here_must_have_every_seed(vanilla: store.Run, folders: Folders) -> None:
+    has(0, vanilla.record, folders, shipped=False)
+    assert [run.seed for run in Results("smoke", "runs", [0]).runs([NAME])] == [0]
     with pytest.raises(InputError, match=f"no results of {NAME}, seed 1, were made here: run `abc-nb train {NAME}"):
         Results("smoke", "runs", [0, 1]).runs([NAME])
 
@@ -40,25 +47,25 @@ def test_runs_made_here_must_have_every_seed(run: store.Run) -> None:
     ("origin", "where"), [("shipped", "shipped"), ("any", "made here or shipped"), ("runs", "made here")]
 )
 def test_of_shipped_results_one_seed_is_enough_and_without_any_those_that_are_there_are_named(
-    origin: str, where: str, run: store.Run
+    origin: str, where: str, vanilla: store.Run, folders: Folders
 ) -> None:
-    store.ship(run, weights=False)
-    shutil.rmtree(run.folder)
+    has(0, vanilla.record, folders, shipped=True)
     if origin != "runs":
         (found,) = Results("smoke", origin, [1, 0, 2]).runs([NAME])
-        assert (found.seed, found.facts["shipped"]) == (0, True)
+        assert (found.seed, found.shipped) == (0, True)
     says = rf"no results of {NAME}, seed 7, were {where}: run `abc-nb train {NAME} .*or take the seeds .*there \(0\)"
     with pytest.raises(InputError, match=says):
         Results("smoke", origin, [7]).runs([NAME])
     assert Results("smoke", origin, [7]).there([NAME]) == []
 
 
-def test_of_runs_made_here_and_shipped_ones_those_of_the_seeds_asked_for_are_taken(run: store.Run, tiny: Spec) -> None:
-    for seed in (1, 2):
-        store.ship(runner.ensure(tiny, seed), weights=False)
-        shutil.rmtree(runner.ensure(tiny, seed).folder)
+def test_of_runs_made_here_and_shipped_ones_those_of_the_seeds_asked_for_are_taken(
+    vanilla: store.Run, folders: Folders
+) -> None:
+    for seed in (0, 1, 2):
+        has(seed, vanilla.record, folders, shipped=seed > 0)
     found = Results("smoke", "runs", [0, 1, 7]).or_shipped()
-    assert [(each.seed, each.facts["shipped"]) for each in found.runs([NAME])] == [(0, False), (1, True)]
+    assert [(each.seed, each.shipped) for each in found.runs([NAME])] == [(0, False), (1, True)]
     assert "6 runs, 3 made here and 3 shipped; seeds 0 to 1; tight" in found.provenance([NAME] * 3)
     assert "1 runs, made here; seed 0; tight" in Results("smoke", "runs", [0]).provenance([NAME])
     assert "1 runs, shipped; seed 1; tight" in Results("smoke", "any", [1]).provenance([NAME])
@@ -81,9 +88,21 @@ def test_median_worst_and_best_over_seeds_are_those_of_numpy() -> None:
         assert (found.ci_low[length], found.ci_high[length]) == pytest.approx((100 * low, 100 * high))
 
 
-@pytest.mark.parametrize(("value", "text"), [(100.0, "100.0"), (99.97, "99.97"), (99.6, "99.6"), (0.02, "0.02")])
-def test_a_percentage_is_not_rounded_to_all_or_nothing(value: float, text: str) -> None:
-    assert statistics.percent(value) == text
+@pytest.mark.parametrize(
+    ("value", "text", "short"),
+    [
+        (100.0, "100.0", "100"),
+        (99.97, "99.97", "99.97"),
+        (99.6, "99.6", "99.6"),
+        (0.02, "0.02", "0.02"),
+        (7.4, "7.4", "7"),
+    ],
+)
+def test_a_percentage_is_not_rounded_to_all_or_nothing(value: float, text: str, short: str) -> None:
+    assert (percent(value), percent(value, 0)) == (text, short)
+    panel = pictures.new_figure(1)[1][0]
+    maps.percent_map(panel, pd.DataFrame([[value]]), "")
+    assert [each.get_text() for each in panel.texts] == [short]
 
 
 def test_the_papers_number_stands_beside_ours() -> None:

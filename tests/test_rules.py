@@ -122,6 +122,12 @@ def test_what_is_no_rule_is_refused(inputs: tuple[Input, ...], reads: tuple[Any,
         Rule("odd", rule_110, inputs, "01", reads)
 
 
+def test_tokens_that_cannot_be_told_apart_are_refused() -> None:
+    for alphabet in ("00", "0+", "0$"):
+        with pytest.raises(InputError, match="the tokens of odd must differ"):
+            Rule("odd", rule_110, (PLACE,), alphabet)
+
+
 def test_a_rule_that_writes_no_token_is_named() -> None:
     odd = Rule("odd", lambda _, here: (np.full_like(here, -1), _), (PLACE, ROW), "01", (operand(0),))
     with pytest.raises(InputError, match="odd writes no token in a cell"):

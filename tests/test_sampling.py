@@ -1,7 +1,10 @@
 """Samples: the split, what each batch is made of, and test sets, against Python integers."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from operator import add, ge, mul, sub
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -19,6 +22,7 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import REGISTRY, Regime, Task
 
 BASES = st.integers(2, 16)
+DRAWN = Path(__file__).with_name("drawn.json")
 
 
 def drawn_for_test(task: Task, length: int, samples: int) -> list[np.ndarray]:
@@ -160,3 +164,19 @@ def test_is_below_compares_like_integers(base: int, numbers: list[int], bound: i
     bound = data.draw(st.sampled_from([bound, numbers[0], numbers[0] + 1]))  # equality and its neighbour too
     below = writing.is_below(array(numbers, base, 45), bound, base)
     assert below.tolist() == [number < bound for number in numbers]
+
+
+# ---- what shipped models were trained and tested on
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_what_is_drawn_does_not_change(name: str) -> None:
+    """Bit for bit, as the digests say that were made when the shipped models were trained."""
+    found = hashlib.sha256()
+    for regime in get_args(Regime):
+        sampler = Sampler(Task(name), regime=regime, width_count=3)
+        batches = [sampler.training_batch(seed, step, 64) for seed, step in ((0, 0), (0, 7), (3, 1))]
+        batches += [*sampler.validation_batches(0, 60), sampler.calibration_batch(0, 20)]
+        for batch in (*batches, *(sampler.test_batch(length, 20, 20240701) for length in (1, 3, 6))):
+            found.update(batch.source.numpy().tobytes() + batch.target.numpy().tobytes())
+    assert found.hexdigest()[:16] == json.loads(DRAWN.read_text())[name]

@@ -15,7 +15,7 @@ from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common.config import classes, from_data, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import PositionEncoding, Sinusoidal
-from abc_nb.problems.library import REGISTRY, addition, named
+from abc_nb.problems.catalogue import REGISTRY, addition, named
 from abc_nb.problems.rules import Rule
 from abc_nb.problems.tasks import Task
 from abc_nb.specs import models

@@ -2,7 +2,6 @@
 
 from math import comb
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from abc_nb.common import paths
 from abc_nb.runs import store
 from abc_nb.specs.experiment import Name
-from abc_nb.specs.spec import spec
+from abc_nb.specs.names import ARITHMETIC
 from audit import reproduce, statements
 from audit.__main__ import main
 from audit.results import Results
@@ -70,23 +69,20 @@ def test_chance_alone_makes_a_count_differ_no_more_often_than_the_level_says() -
 
 
 @pytest.mark.parametrize(
-    ("practice", "what"), [(9, "ABC, N x 1, certified where tried"), (0, "ABC, all tasks, certified where tried")]
+    ("practised", "what"),
+    [(True, "ABC, N x 1, certified where tried"), (False, "ABC, all tasks, certified where tried")],
 )
-def test_a_model_that_is_not_certified_is_named_with_its_wrong_contexts(
-    monkeypatch: pytest.MonkeyPatch, practice: int, what: str
-) -> None:
+def test_a_model_that_is_not_certified_is_named_with_its_wrong_contexts(practised: bool, what: str) -> None:
     """Of models trained until proven one is enough; of others three of four beside twenty of twenty are chance."""
-    tasks = ("addition", "n-by-1", "successor", "parity")
-    rows = [(f"{task}-abc", seed, task != "n-by-1" or seed > 0, 32, 2_531_900) for task in tasks for seed in range(6)]
+    names = [Name(task, "abc") for task in ARITHMETIC]
+    rows = [(str(n), seed, n.task != "n-by-1" or seed > 0, 32, 2_531_900) for n in names for seed in range(6)]
     every = pd.DataFrame(rows, columns=["experiment", "seed", "certified", "wrong", "contexts"])
-    tables = {"shipped": every[every.seed > 0], "runs": every[every.seed == 0]}
-    monkeypatch.setattr(statements.certified, "table", lambda found: tables[found.origin])
-    monkeypatch.setattr(statements, "spec", lambda *_: SimpleNamespace(practice=practice))
-    of = Results("quick", "shipped", [0]), Results("quick", "runs", [0])
-    found = {s.what: s for s in statements.of_certificates([Name(t, "abc") for t in tasks], {"abc": "ABC"}, *of)}
-    assert found[what].verdict(LEVEL) == (DIFFERS if practice else SAME)
+    known, made = every[every.seed > 0], every[every.seed == 0]
+    proven = names if practised else []
+    found = {s.what: s for s in statements.of_certificates(names, proven, {"abc": "ABC"}, known, made)}
+    assert found[what].verdict(LEVEL) == (DIFFERS if practised else SAME)
     said = [statements.in_words(counts) for counts in (found[what].shipped, [found[what].here])]
-    assert said == (["5 of 5", "0 of 1"] if practice else ["20 of 20", "3 of 4"])
+    assert said == (["5 of 5", "0 of 1"] if practised else ["20 of 20", "3 of 4"])
     assert found[what].advice == "`abc-nb certify n-by-1-abc --seed 0` names what is wrong, in 32 of 2,531,900 contexts"
 
 
@@ -95,8 +91,8 @@ def made_here(name: str, right_at_6: int) -> None:
     shipped = Results("quick", "shipped", [0]).one(name)
     rows = shipped.table("evaluation").assign(asked=1000)
     rows.loc[rows.length == 6, "correct"] = right_at_6
-    folder = paths.runs() / shipped.key
-    store.write_run(spec(name), 0, folder, {**shipped.facts, "shipped": False}, {"evaluation": rows})
+    record = store.record_of(shipped.spec, 0, shipped.facts, {"evaluation": rows})
+    store.keep(record, {}, paths.runs() / shipped.key)
 
 
 @pytest.fixture

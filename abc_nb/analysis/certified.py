@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from abc_nb.analysis.results import Results, identity
-from abc_nb.problems.library import REGISTRY
+from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.specs.experiment import Name
@@ -32,7 +32,7 @@ def table(found: Results) -> pd.DataFrame:
     """
     certified: dict[tuple[str, int], dict[str, Any]] = {}
     for origin in ("shipped", "runs") if found.origin == "any" else (found.origin,):
-        for record in store.records(origin):
+        for record in store.records(origin, '"certificates"'):
             name = name_of(record)
             if name is None or record["profile"] != found.profile or record["seed"] not in found.seeds:
                 continue

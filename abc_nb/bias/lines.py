@@ -7,7 +7,7 @@ writes row `r`, column `c` of the output it opens the key
     diagonal       origin + stride * c + offset
     antidiagonal   origin - stride * c + offset
     vertical       origin + offset
-    by row         origin - stride * r + offset
+    by row         origin - stride * r + offset, or + stride * r in an operand whose first place is its leftmost
     above          what the diagonal opens at the same column of row `r - 1`
 
 and adds its value to the logit there; where lines meet, the largest value counts. An output that is no table is
@@ -57,6 +57,7 @@ class Span:
     along: tuple[Direction, ...] = ("vertical",)  # of lines that mean the same at any length; others are absolute
     row: int | None = None  # columns of the table that queries write, if they write one
     rows: bool = False  # whether the span has a row of keys for each row of that table, as long as that
+    turned: bool = False  # whether places go to the right
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -73,7 +74,8 @@ class Span:
         row, column = (0 * step, step) if self.row is None or self.rows else (step // self.row, step % self.row)
         # Over the whole matrix antidiagonals start in the top right corner (Algorithm 1, footnote 6).
         origin = self.last if (self.name, direction) == (WHOLE, "antidiagonal") else self.origin
-        moved = {"antidiagonal": -column, "vertical": 0 * column, "by row": -row}.get(direction, column)
+        down = row if self.turned else -row
+        moved = {"antidiagonal": -column, "vertical": 0 * column, "by row": down}.get(direction, column)
         key = origin + self.stride * moved + offset
         if self.name != OUTPUT or self.row is None:
             return key, (key >= self.first) & (key <= self.last)
@@ -107,7 +109,7 @@ def of_operand(layout: Layout, number: int, keys: int) -> Span:
     by_row: tuple[Direction, ...] = ("by row",) if layout.row and not operand.rows else ()
     first_place = 0 if layout.answer == "units first" else layout.target_length - 2
     along = following(layout, operand), *by_row
-    return Span(*run, last - stride * first_place, abs(stride), along, layout.row, operand.rows)
+    return Span(*run, last - stride * first_place, abs(stride), along, layout.row, operand.rows, stride < 0)
 
 
 def following(layout: Layout, operand: Operand) -> Direction:
@@ -153,7 +155,7 @@ class Lines(Bias):
         """
         dealt: list[Key] = [*keys_of(layout, 2), *LAST_TOKENS]
         if layout.row:  # the token before the cell is the query's own, which needs no line
-            dealt = [("cross", "antidiagonal", "operand 1", 0)]
+            dealt = [("cross", following(layout, layout.operands[0]), "operand 1", 0)]
             if not layout.operands[0].rows:  # one that is written row by row says where both columns and rows end
                 dealt.append(("cross", "by row", f"operand {len(layout.operands)}", 0))
             dealt += [("self", "above", OUTPUT, right + 1) for right in layout.above]

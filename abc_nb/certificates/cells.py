@@ -61,11 +61,11 @@ class Relation:
     def table(self, reads: Sequence[int], cells: int) -> np.ndarray:
         """Which values some reads can have beside which written cell: booleans (a size for each read, cells)."""
         sizes = [self.sizes[self.read.index(number)] for number in reads]
-        found = np.full((*sizes, cells), not self.known)
+        together = np.full((*sizes, cells), not self.known)
         if self.known:
             columns = [*self.values[[*reads]], self.written]
-            found[tuple(column[self.allowed] for column in columns)] = True
-        return found
+            together[tuple(column[self.allowed] for column in columns)] = True
+        return together
 
 
 class Factor(NamedTuple):
@@ -119,23 +119,23 @@ class Cells:
                 where = Where(row, column, rows, columns)
                 near = tuple(self.at(where, (at.rows, at.columns)) for _, at in self.cell_reads)
                 around.setdefault(self.pattern(where), set()).add(near)
-        found, before = {pattern: Relation(self.rule, pattern) for pattern in around}, -1
-        while before != (before := sum(int(one.allowed.sum()) for one in found.values())):
+        relations, before = {pattern: Relation(self.rule, pattern) for pattern in around}, -1
+        while before != (before := sum(int(one.allowed.sum()) for one in relations.values())):
             for pattern, neighbours in around.items():
-                allowed = (self.fitting(found, found[pattern], near) for near in neighbours if found[pattern].known)
-                for fine in allowed:
-                    found[pattern].allowed |= fine
-        return found
+                relation = relations[pattern]
+                for near in neighbours if relation.known else ():
+                    relation.allowed |= self.fitting(relations, relation, near)
+        return relations
 
     def fitting(self, known: Mapping[Pattern, Relation], one: Relation, near: Sequence[Pattern | None]) -> np.ndarray:
         """Which entries of a relation can be, where the cells that are read have the patterns `near`."""
-        fine, own = one.written >= 0, {key_of(self.rule, self.rule.reads[n]): n for n in one.read}
+        fine, numbers = one.written >= 0, {key_of(self.rule, self.rule.reads[n]): n for n in one.read}
         for (number, address), pattern in zip(self.cell_reads, near, strict=True):
             if pattern is None:
                 continue
             keys = [key_of(self.rule, at, (address.rows, address.columns)) for at in self.rule.reads]
-            shared = [read for read in known[pattern].read if keys[read] in own]
-            columns = [one.values[own[keys[read]]] for read in shared]
+            shared = [read for read in known[pattern].read if keys[read] in numbers]
+            columns = [one.values[numbers[keys[read]]] for read in shared]
             fine &= known[pattern].table(shared, self.rule.cells)[(*columns, one.values[number])]
         return fine
 
@@ -214,11 +214,11 @@ def hidden_cell(variable: Hashable) -> Offset | None:
 def join(variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]) -> Tables:
     """Tables over shown variables, which are numbers, with what is hidden summed out, and BESIDE as the last."""
     groups: list[list[int]] = []
-    for number, own in enumerate(variables):
-        hidden = {variable for variable in own if not isinstance(variable, int) and variable != BESIDE}
+    for number, members in enumerate(variables):
+        hidden = {variable for variable in members if not isinstance(variable, int) and variable != BESIDE}
         near = [group for group in groups if any(hidden & {*variables[other]} for other in group)]
         groups = [group for group in groups if group not in near] + [[number, *(n for group in near for n in group)]]
-    found, results = list[list[Hashable]](), list[np.ndarray]()
+    names, results = list[list[Hashable]](), list[np.ndarray]()
     for group in groups:
         every = list(dict.fromkeys(variable for number in group for variable in variables[number]))
         shown = [variable for variable in every if isinstance(variable, int)]
@@ -231,6 +231,6 @@ def join(variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]
         for number in group:
             operands += [tables[number].astype(np.float32), [letters[variable] for variable in variables[number]]]
         joined = np.einsum(*operands, [letters[variable] for variable in (*shown, *last)], optimize=True)
-        found.append([*shown])
+        names.append([*shown])
         results.append(joined > 0)
-    return found, results
+    return names, results

@@ -7,7 +7,6 @@ contexts that were tried. `reach` and `tables` prove that the shapes are all tha
 
 import math
 import time
-from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,8 +15,9 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
+from abc_nb.certificates.alike import Alike
 from abc_nb.certificates.checksum import checksum
-from abc_nb.certificates.contexts import Block, Context, Contexts, Shape, Token
+from abc_nb.certificates.contexts import Block, Context, Contexts, Shape
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import NumberContexts
 from abc_nb.certificates.rounding import AtOnce, Exact, Rounding, check_finite
@@ -37,7 +37,6 @@ FEW = 0.1  # of some contexts
 LOOKED_AT = 2**11  # contexts that say whether float32 is enough for a shape
 NARROW = 64  # contexts with small margins that are kept of each block and in the end
 WRONG = 200  # wrong contexts that are kept of each shape; all are counted
-ALIKE = 2**25  # contexts of one shape that are remembered for others with the same tree
 IN_FLOAT32 = (
     "This holds in float32 on a processor and in float64, in whatever order numbers are summed, and in exact "
     "arithmetic. TF32 and bfloat16 are not covered."
@@ -249,7 +248,7 @@ def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
     if total > MOST:
         raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST:,} are tried")
     check_finite(model)
-    passes, alike = Passes(model, contexts, torch.get_num_threads()), Alike(contexts)
+    passes, alike = Passes(model, contexts, torch.get_num_threads()), Alike(contexts, model)
     with (
         one_thread(),  # for what is not split among threads by us
         evaluating(model),
@@ -260,62 +259,13 @@ def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
             result, count = results[shape], contexts.counts[shape]
             for block in filter(len, contexts.blocks(shape)):
                 rest = alike.rest(shape, block)
-                result.contexts += len(block) - len(rest)
+                settled = len(block) - len(rest)
+                result.contexts += settled
+                result.wide += settled * alike.wide.get(alike.trees[shape], False)
                 if len(rest):
                     leads = passes(shape, rest)
                     result.add(rest, leads)
-                    alike.add(shape, rest, leads)
+                    alike.add(shape, rest, leads.left > 0, leads.wide)
                 bar.update(len(block))
             bar.update(count - result.contexts)
         return [result for result in results.values() if result.contexts]
-
-
-class Alike:
-    """Contexts that are tried already, in another shape with the same tree: they have the same logits.
-
-    Steps near the units show contexts that higher steps show, too, under other names of places.
-    """
-
-    def __init__(self, contexts: Contexts) -> None:
-        counts, self.tokens = contexts.counts, len(contexts.task.vocabulary)
-        self.order = sorted(counts, key=counts.__getitem__, reverse=True)
-        self.trees = {shape: unnamed(shape) for shape in counts}
-        several = Counter(self.trees.values())
-        fit = [
-            shape for shape in self.order if self.tokens ** (len(shape.atoms) + 1) < 2**62 and counts[shape] <= ALIKE
-        ]
-        first = {self.trees[shape]: shape for shape in reversed(fit)}
-        self.kept = {shape for tree, shape in first.items() if several[tree] > 1}
-        self.codes: dict[object, list[np.ndarray]] = {}  # of contexts that are right for sure
-
-    def rest(self, shape: Shape, block: Block) -> Block:
-        """The contexts of a block that are not settled."""
-        codes = self.codes.get(self.trees[shape])
-        if shape in self.kept or codes is None:
-            return block
-        if len(codes) > 1:
-            codes[:] = [np.sort(np.concatenate(codes))]
-        if not len(codes[0]):
-            return block
-        asked = self.code(block)
-        place = np.searchsorted(codes[0], asked).clip(max=len(codes[0]) - 1)
-        return block.part(np.flatnonzero(codes[0][place] != asked))
-
-    def add(self, shape: Shape, block: Block, leads: Leads) -> None:
-        if shape in self.kept:
-            self.codes.setdefault(self.trees[shape], []).append(self.code(block.part(leads.left > 0)))
-
-    def code(self, block: Block) -> np.ndarray:
-        """One number for each context with its right token."""
-        code = np.zeros(len(block), np.int64)
-        for column in (*block.values.T, block.right):
-            code = code * self.tokens + column
-        return code
-
-
-def unnamed(shape: Shape) -> tuple[object, ...]:
-    """The tree of a shape and its atoms, with places numbered from the lowest one on that is seen."""
-    places = sorted({place for kind, _, place in shape.atoms if kind in ("digit", "output")})
-    names = {place: number for number, place in enumerate(places)}
-    return shape.root.renamed(names), tuple(Token(atom, 0).renamed(names).atom for atom in shape.atoms)
-

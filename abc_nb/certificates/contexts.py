@@ -136,10 +136,10 @@ class Contexts(ABC):
     @cached_property
     def shapes(self) -> dict[Shape, list[Site]]:
         """Every shape, with the sites that were read."""
-        found: dict[Shape, list[Site]] = {}
+        shapes: dict[Shape, list[Site]] = {}
         for site in self.sites():
-            found.setdefault(self.shape(site), []).append(site)
-        return found
+            shapes.setdefault(self.shape(site), []).append(site)
+        return shapes
 
     @abstractmethod
     def count(self, shape: Shape) -> int:

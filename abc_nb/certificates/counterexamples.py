@@ -54,7 +54,7 @@ class Shortest(NamedTuple):
 def shortest_first(model: Transformer, sampler: Sampler, problems: Sequence[Candidate]) -> list[Counterexample]:
     """The shortest problems that the model gets wrong, at most MOST."""
     task, shown = sampler.task, dict[str, Counterexample]()
-    waiting = sorted(problems, key=lambda each: (each.zeros, len(task.typed(each.operands, each.zeros))))
+    waiting = sorted(problems, key=lambda problem: (problem.zeros, len(task.typed(problem.operands, problem.zeros))))
     while waiting and len(shown) < MOST:
         count = MOST - len(shown)
         for example in decoded(model, sampler, waiting[:count]):
@@ -65,20 +65,20 @@ def shortest_first(model: Transformer, sampler: Sampler, problems: Sequence[Cand
 
 def decoded(model: Transformer, sampler: Sampler, problems: Sequence[Candidate]) -> list[Counterexample]:
     """Those that the model gets wrong, in their order; problems of one width are decoded together."""
-    found: dict[int, Counterexample] = {}
-    for width in {each.width for each in problems}:
-        rows = [row for row, each in enumerate(problems) if each.width == width]
-        operands = [np.concatenate(each) for each in zip(*(problems[row].operands for row in rows), strict=True)]
+    examples: dict[int, Counterexample] = {}
+    for width in {problem.width for problem in problems}:
+        rows = [row for row, problem in enumerate(problems) if problem.width == width]
+        operands = [np.concatenate(digits) for digits in zip(*(problems[row].operands for row in rows), strict=True)]
         batch = sampler.batch(operands, width)
         source = batch.source.to(next(model.parameters()).device)
         written = greedy(model, source, batch.layout, sampler.task.token(SOS)).cpu()
-        for row, own, right in zip(rows, written.tolist(), batch.target[:, 1:].tolist(), strict=True):
-            first = next((place for place, token in enumerate(right) if own[place] != token), None)
+        for row, said, right in zip(rows, written.tolist(), batch.target[:, 1:].tolist(), strict=True):
+            first = next((place for place, token in enumerate(right) if said[place] != token), None)
             if first is not None:
                 text = sampler.task.typed(problems[row].operands, problems[row].zeros)
-                answer, correct = (sampler.task.write(tokens, batch.layout) for tokens in (own, right))
-                found[row] = Counterexample(text, answer, correct, first, problems[row].zeros)
-    return [found[row] for row in sorted(found)]
+                answer, correct = (sampler.task.write(tokens, batch.layout) for tokens in (said, right))
+                examples[row] = Counterexample(text, answer, correct, first, problems[row].zeros)
+    return [examples[row] for row in sorted(examples)]
 
 
 def wrong_among(
@@ -101,7 +101,7 @@ def shortest_wrong(model: Transformer, sampler: Sampler, samples: int = 200, lon
     for places in range(1, longest + 1):
         width = task.width_for(places, sampler.regime)
         operands = task.widen(hard_operands(task, places, samples, generator(TEST_SEED, places)), width)
-        problems = {task.typed(each.operands): each for each in wrong_among(model, sampler, operands, width)}
+        problems = {task.typed(problem.operands): problem for problem in wrong_among(model, sampler, operands, width)}
         in_order = sorted(problems, key=lambda text: (len(text), text))[:TRIED]
         for example in decoded(model, sampler, [problems[text] for text in in_order]):
             if example.answer != example.right:

@@ -27,14 +27,15 @@ def mixed(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, more: bool =
     plain = query.device.type == "cpu" and not torch.is_grad_enabled()
     library = compiled.few_keys(width // heads, heads, query.dtype) if plain else None
     if library is None:
-        return by_torch(query, table, rows, bias, lost)
+        means, known = by_torch(query, table, rows, bias, lost)
+        return means, known if more else ()
     if table.shape[1] != 2 * (width + heads) or rows.shape != (count, slots):
         raise TypeError(f"a table {table.shape} and rows {rows.shape} do not fit queries {query.shape}")
     given = [query, table.to(query), rows.long(), bias.to(query)]
-    means, known = query.new_empty(count, width), [query.new_empty(count, n) for n in (2 * heads, slots, heads) if more]
-    made = [means, *(known or [None] * 3)]
-    compiled.call(library, "mix", [*(x.contiguous() for x in given), *made], count, slots, lost)
-    return means, tuple(known)
+    made = [query.new_empty(count, n) for n in (width, *((2 * heads, slots, heads) if more else ()))]
+    arrays = [*(x.contiguous() for x in given), *made, *[None] * (4 - len(made))]
+    compiled.call(library, "mix", arrays, count, slots, lost)
+    return made[0], tuple(made[1:])
 
 
 def by_torch(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, lost: float) -> Mixed:

@@ -120,14 +120,14 @@ class PlaceContexts(Contexts):
 
     def candidates(self, wrong: Wrong) -> list[Candidate]:
         """For each wrong context the narrowest problem; one without zeros in front, if there is any."""
-        found = list[Candidate]()
+        candidates = list[Candidate]()
         for shape, context in wrong:
             for zeros, (width, step) in product((False, True), self.shapes[shape]):
                 operands = self.problem(shape, context, (width, step), zeros)
                 if operands is not None:
-                    found.append(Candidate(width, operands, zeros and single(width) > self.narrowest))
+                    candidates.append(Candidate(width, operands, zeros and single(width) > self.narrowest))
                     break
-        return found
+        return candidates
 
 
 class NumberContexts(PlaceContexts):
@@ -177,9 +177,9 @@ class NumberContexts(PlaceContexts):
 
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """Lowest steps first. Training starts the index at any residue: then lower places may show a shape, too."""
-        found: dict[Shape, list[Site]] = {shape: [] for shape in wanted}
+        in_training: dict[Shape, list[Site]] = {shape: [] for shape in wanted}
         for site, phase in product(self.steps(self.sampler.widths), range(self.config.position.phases())):
             shape = self.shape(site, phase)
-            if shape in found:
-                found[shape].append(site)
-        return {shape: sorted(sites, key=lambda site: site[::-1]) for shape, sites in found.items()}
+            if shape in in_training:
+                in_training[shape].append(site)
+        return {shape: sorted(sites, key=lambda site: site[::-1]) for shape, sites in in_training.items()}

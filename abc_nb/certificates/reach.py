@@ -101,14 +101,14 @@ class Unrolled:
     @cached_property
     def columns(self) -> list[Atom]:
         """What stands at each source column: a symbol's token, a digit (operand, place) or a short factor's digit."""
-        found: list[Atom] = [("", 0, 0)] * self.layout.source_length
+        atoms: list[Atom] = [("", 0, 0)] * self.layout.source_length
         for column, symbol in self.layout.symbols:
-            found[column] = ("token", self.token(symbol), 0)
+            atoms[column] = ("token", self.token(symbol), 0)
         for number, operand in enumerate(self.layout.operands):
             few = number >= self.task.rule.long  # that of one digit can stand at every place
             for place, column in enumerate(operand.columns.tolist()):
-                found[column] = ("factor", 0, place % self.task.rule.factor) if few else ("digit", number, place)
-        return found
+                atoms[column] = ("factor", 0, place % self.task.rule.factor) if few else ("digit", number, place)
+        return atoms
 
     def keys(self, name: Attention, layer: int, query: int, *place: int) -> tuple[tuple[bytes, Node | Token], ...]:
         """The open keys of a query of a layer, which may stand at a place: the bias of every head, and the key's tree.
@@ -116,7 +116,7 @@ class Unrolled:
         InputError for a key that is far from the units, from the query's place and from the highest places.
         """
         index, value = (part[query] for part in self.rows[layer - 1][name])
-        found, below = [], self.node if name == "self" else self.problem
+        opened, below = [], self.node if name == "self" else self.problem
         for slot in np.flatnonzero((value > CLOSED).any(1)):
             key = int(index[slot])
             kind, _, at = ("digit", 0, key) if name == "self" else self.columns[key]
@@ -125,14 +125,14 @@ class Unrolled:
                     "no certificate for this bias: a line moves by another distance than one place a step, so that "
                     "what an output looks at grows apart with the length"
                 )
-            found.append((value[slot].tobytes(), below(layer - 1, key)))
-        return tuple(found)
+            opened.append((value[slot].tobytes(), below(layer - 1, key)))
+        return tuple(opened)
 
     def root(self, step: int) -> Node:
         """The tree of a step's last state."""
-        found = self.node(self.config.decoder_layers, step)
-        assert isinstance(found, Node)
-        return found
+        state = self.node(self.config.decoder_layers, step)
+        assert isinstance(state, Node)
+        return state
 
     def node(self, layer: int, step: int) -> Node | Token:
         """The tree of a state; of layer 0 the embedded input alone, which is the token before the one to predict."""

@@ -179,6 +179,10 @@ class Rounding:
         """The errors of some states among all."""
         return errors[rows]
 
+    def at_most(self, by: Attention, sizes: Sizes, slots: int) -> tuple[Tensor, Tensor, Tensor]:
+        """What `few_keys.mixed` gives beside means is at most this, by head: see `of_means`."""
+        return torch.cat([sizes.key, sizes.value])[None], sizes.key.new_ones(1, slots), by.by_head.most[None]
+
     # ---- the rules
 
     def embedded(self, states: Tensor, index: int) -> Tensor:
@@ -237,9 +241,7 @@ class Rounding:
         means = (share * moved**2).sum(1).sqrt() + self.gamma(2 * keys + FUNCTION) * longest
         return by.out.error * means + self.rounded(by.out, self.width, longest + moved.amax(1))
 
-    def of_means(
-        self, by: Attention, sizes: Sizes, mixed: tuple[Tensor, Tensor, Tensor], off: Tensor, moved: Tensor
-    ) -> Tensor:
+    def of_means(self, by: Attention, sizes: Sizes, mixed: tuple[Tensor, ...], off: Tensor, moved: Tensor) -> Tensor:
         """The same with what other weights make of the means.
 
         For what `few_keys.mixed` gives beside them, errors `off` (N,) of normed queries, and keys and values that are
@@ -305,11 +307,6 @@ class AtOnce(Rounding):
     def worst(self, numbers: Tensor) -> Tensor:
         return numbers.amax(0, keepdim=True)
 
-    def seen(self, by: Attention, sizes: Sizes, slots: int) -> tuple[Tensor, Tensor, Tensor]:
-        """At most what `few_keys.mixed` gives beside means."""
-        most = torch.cat([sizes.key, sizes.value])[None], sizes.key.new_ones(1, slots), by.by_head.most[None]
-        return most
-
     def of(self, errors: Tensor, rows: Tensor) -> Tensor:
         return errors[rows[:1]]  # all of them are the same
 
@@ -326,13 +323,10 @@ class Exact(Rounding):
 
     one_by_one = False
 
-    def seen(self, by: Attention, sizes: Sizes, slots: int) -> tuple[Tensor, ...]:
-        return ()
-
     def nothing(self, *given: Any, **named: Any) -> Any:
         return 0.0
 
-    attention = forward = of_values = of_means = nothing
+    attention = at_most = forward = of_values = of_means = nothing
 
     def of_keys(self, attention: MultiHeadAttention, norm: nn.Module, length: float, errors: Tensor) -> Tensor:
         return errors[:, None].expand(-1, 2)

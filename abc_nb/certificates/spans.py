@@ -83,7 +83,7 @@ class SpanContexts(PlaceContexts):
         """Which operands have no digit at each place, up to the one that a result alone can need."""
         long = lengths_of(width)[: self.task.rule.long]
         places = range(max(long) + self.task.grows)
-        return [tuple(number for number, own in enumerate(long) if place >= own) or "any" for place in places]
+        return [tuple(number for number, length in enumerate(long) if place >= length) or "any" for place in places]
 
     def sites(self) -> Iterator[Site]:
         """Of every length at which some step's landmarks can be near each other, those steps."""
@@ -109,16 +109,16 @@ class SpanContexts(PlaceContexts):
 
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """Those that the model gets wrong when they stand alone, which is what it does in any text."""
-        found: dict[str, Counterexample] = {}
-        problems = [self.written(each.operands) for each in self.candidates(wrong)]
-        for operands in sorted(problems, key=lambda each: sum(map(len, each)))[: 2 * MOST]:
+        examples: dict[str, Counterexample] = {}
+        problems = [self.written(candidate.operands) for candidate in self.candidates(wrong)]
+        for operands in sorted(problems, key=lambda numbers: sum(map(len, numbers)))[: 2 * MOST]:
             text, right = self.pattern.problem(operands), self.pattern.answer(operands)
-            own = Writer(model).answer(text)
-            if own != right and text not in found:
-                first = next((at for at, pair in enumerate(zip(own, right, strict=False)) if pair[0] != pair[1]), 0)
-                answer, correct = (self.task.said(each or "?") for each in (own, right))
-                found[text] = Counterexample(text, answer, correct, first, False)
-        return [*found.values()][:MOST]
+            said = Writer(model).answer(text)
+            if said != right and text not in examples:
+                first = next((at for at, pair in enumerate(zip(said, right, strict=False)) if pair[0] != pair[1]), 0)
+                answer, correct = (self.task.said(digits or "?") for digits in (said, right))
+                examples[text] = Counterexample(text, answer, correct, first, False)
+        return [*examples.values()][:MOST]
 
 
 def lengths_of(width: Width) -> tuple[int, ...]:

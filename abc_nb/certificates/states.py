@@ -7,36 +7,26 @@ Shapes: N contexts or distinct states, K keys, H heads, d numbers a head, D = H 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from abc_nb.certificates.contexts import Atom, Node, Token
 from abc_nb.certificates.few_keys import mixed
+from abc_nb.certificates.maps import Map, in_threads, product, turned
 from abc_nb.certificates.rounding import SLACK, Rounding, Sizes, by_head
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.layers import DecoderLayer, Layer
 
 ROWS = 2**11  # contexts computed at once: what a processor's cache holds is fastest
+AT_ONCE = 2**13  # the same where they have one bound together, which takes as long for few as for many
 KEYS = "table", "squares", "moved", "bias"
 MANY = 4  # times as many states as contexts are too many to make keys and queries of all: that takes time and memory
-# None where PyTorch was built without it
-ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 T = TypeVar("T")
-
-
-class Map(NamedTuple):
-    """A linear map."""
-
-    weight: Tensor
-    bias: Tensor
-
 
 State = tuple[Tensor, Tensor]  # numbers (N, D) and errors (N,)
 Key = tuple[bytes, Node | Token]  # the bias of every head, and what stands at the key
@@ -108,6 +98,7 @@ class States:
         self.atoms, self.base, self.most, self.threads = atoms, base, most, threads
         self.device = rules.weight.device
         self.kept: dict[object, Any] = {} if kept is None else kept  # what is the same for all blocks
+        self.lower: dict[object, Any] = {} if kept is None else kept  # the same of parts, by `rules.each`
         self.own: dict[object, Any] = {}  # what is of this block
 
     def take(self, values: np.ndarray) -> Self:
@@ -127,7 +118,7 @@ class States:
             normed, off = self.rules.normed(norm, *layer(some))
             return self.rules.lead(head, norm, product(head, normed), right[some], off)
 
-        return in_threads(self.threads, lead, self.every.split(ROWS))
+        return in_threads(self.threads, lead, self.every.split(ROWS if self.rules.one_by_one else AT_ONCE))
 
     def logits(self, root: Node) -> Tensor:
         """Logits (N, vocabulary) of the token after the root's step."""
@@ -163,12 +154,9 @@ class States:
         else:
             first, rows = self.distinct(atoms)
             values = np.array([self.columns[atom][first] for atom in atoms], np.int64).reshape(-1, len(first)).T
-        part = type(self)(self.rules.each, atoms, self.base, self.most, threads=self.threads, kept=self.kept).take(
-            values
-        )
-        states, errors = map(
-            torch.cat, zip(*in_threads(part.threads, part.layer(root), part.every.split(ROWS)), strict=True)
-        )
+        below = type(self)(self.rules.each, atoms, self.base, self.most, None, self.threads, self.lower).take(values)
+        made = in_threads(self.threads, below.layer(root), below.every.split(ROWS))
+        states, errors = map(torch.cat, zip(*made, strict=True))
         errors = self.rules.worst(errors).expand(len(states))
         return Part(states, errors, None if rows is None else torch.from_numpy(rows).to(self.device))
 
@@ -220,7 +208,7 @@ class States:
         """A decoder layer for the contexts of a block."""
         layer = self.model.decoder.layers[node.layer - 1]
         norm, crossed = layer.forward_residual.norm, isinstance(layer, DecoderLayer)
-        first = self.first(node) if self.below is None else self.rounded(self.below.first(node))
+        first = self.first(node) if self.below is None else self.first_below(node)
         keys = self.of_problem(node) if crossed else None
 
         def rest(state: State, normed: State, some: Tensor) -> State:
@@ -261,14 +249,20 @@ class States:
         moved = moved + self.rules.u * SLACK * squares.sum(1, keepdim=True).sqrt()
         return Seen.of(Keys(table, squares, self.rules.worst(moved).expand(len(table), 2), bias), seen.rows)
 
-    def rounded(self, step: Callable[[Tensor], tuple[State, State]]) -> Callable[[Tensor], tuple[State, State]]:
-        """The same step, in the arithmetic here."""
+    def first_below(self, node: Node) -> Callable[[Tensor], tuple[State, State]]:
+        """The first step of a layer as it is below, in the arithmetic here."""
+        assert self.below is not None
+        first = self.below.first(node)
 
         def rounded(states: Tensor, errors: Tensor) -> State:
             near = states.to(self.rules.weight)
             return near, self.rules.added(near, errors.to(near))
 
-        return lambda some: tuple(rounded(*state) for state in step(some))
+        def step(some: Tensor) -> tuple[State, State]:
+            state, normed = first(some)
+            return rounded(*state), rounded(*normed)
+
+        return step
 
     def queries(self, layer: DecoderLayer | Layer, part: Part) -> State:
         normed, errors = self.rules.normed(layer.self_residual.norm, part.states, part.errors)
@@ -299,7 +293,8 @@ class States:
 
         Where no head sees two, what a key adds to a state instead: (R, D). The bias of the slots is (K, H).
         """
-        states, errors = torch.cat([part.states for part in parts]), torch.cat([part.errors for part in parts])
+        states = torch.cat([part.states for part in parts])
+        errors = self.rules.worst(torch.cat([part.errors for part in parts])).expand(len(states))
         length = 0.0 if isinstance(norm, nn.LayerNorm) else float((states.norm(dim=1) + 2 * errors).detach().max())
         heads, bias = attention.heads, bias.to(states)
         opened = bias > -torch.inf
@@ -325,11 +320,11 @@ class States:
         self,
         attention: MultiHeadAttention,
         norm: nn.Module,
-        state: tuple[Tensor, Tensor],
-        asked: tuple[Tensor, Tensor],
+        state: State,
+        asked: State,
         seen: Seen | None,
         chosen: Tensor,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> State:
         """States (chosen, D) with what attention of queries (chosen, D) adds to them; `norm` is before the queries."""
         (x, error), (query, off), rules = state, asked, self.rules
         if seen is None:
@@ -339,7 +334,7 @@ class States:
         by, moved = rules.once(rules.attention, attention, norm), rules.of(keys.moved, rows)
         if sizes.many.any():
             means, seen_by = mixed(query, keys.table, rows, keys.bias, rules.one_by_one)
-            seen_by = seen_by or rules.seen(by, sizes, rows.shape[1])
+            seen_by = seen_by or rules.at_most(by, sizes, rows.shape[1])
             change = rules.of_means(by, sizes, seen_by, rules.worst(off), moved)
             x = x + product(self.turned(attention, "out"), means)
         else:
@@ -348,32 +343,3 @@ class States:
             added = keys.table.index_select(0, rows.flatten()).unflatten(0, rows.shape).sum(1)
             x = x + (added + attention.out.bias)
         return x, rules.added(x, error + change)
-
-
-def in_threads(threads: int, step: Callable[[Tensor], T], parts: Sequence[Tensor]) -> Iterator[T]:
-    """What a step makes of each part, in order; on several threads without gradients."""
-    if min(threads, len(parts)) == 1:
-        yield from map(step, parts)
-    else:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield from pool.map(torch.inference_mode()(step), parts)
-
-
-def turned(linear: nn.Linear, heads: int, given: bool = False) -> Map:
-    """The same map where the first numbers of all heads come first; with `given` in what it is given, else in its own.
-
-    So all heads are computed together: see `few_keys`.
-    """
-    order = torch.arange(linear.out_features, device=linear.weight.device).view(heads, -1).T.flatten()
-    weight, bias = (linear.weight[:, order], linear.bias) if given else (linear.weight[order], linear.bias[order])
-    return Map(weight, bias)
-
-
-def product(linear: nn.Linear | Map, x: Tensor, then: Literal["none", "relu"] = "none") -> Tensor:
-    """`linear(x)`, by oneDNN where no gradient is asked for: on some processors it is twice as fast in float32."""
-    weight, plain = linear.weight, type(linear) in (nn.Linear, Map) and torch.is_inference_mode_enabled()
-    if plain and ONEDNN is not None and weight.dtype == torch.float32 and weight.device.type == "cpu":
-        made: Tensor = ONEDNN(x, weight, linear.bias, then, [], "")
-        return made
-    made = linear(x) if isinstance(linear, nn.Linear) else F.linear(x, weight, linear.bias)
-    return made if then == "none" else made.relu_()

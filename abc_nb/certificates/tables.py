@@ -180,7 +180,7 @@ class TableContexts(Contexts):
 
     def situations_of(self, shape: Shape) -> list[Situation]:
         """What must hold of the atoms, by their numbers, in one or another of the sites of a shape."""
-        found: dict[Situation, None] = {}
+        situations: dict[Situation, None] = {}
         for width, step in self.shapes[shape]:
             where, shown, cells = self.steps(width).where(step), dict[Key, int](), dict[Offset, int]()
             for number, (kind, first, second) in enumerate(shape.atoms):
@@ -189,8 +189,8 @@ class TableContexts(Contexts):
                 elif kind == ALONG[self.rule.inputs[first - 1].along]:
                     shown[(first - 1, 0, -second) if kind == "by cell" else (first - 1, -second)] = number
             shown |= {(OUTPUT, *offset): number for offset, number in cells.items()}
-            found[self.cells.situation(where, shown, cells)] = None
-        return [*found]
+            situations[self.cells.situation(where, shown, cells)] = None
+        return [*situations]
 
     def choices(self, shape: Shape) -> list[np.ndarray]:
         """What can stand at each atom, cells without the offset of their tokens."""
@@ -214,12 +214,12 @@ class TableContexts(Contexts):
         for start in range(0, total, CHUNK):
             numbers = np.arange(start, min(start + CHUNK, total))
             rows = np.unravel_index(numbers, sizes, order="F") if sizes else ()
-            values = {number: alphabet[row] for number, (alphabet, row) in enumerate(zip(choices, rows, strict=True))}
+            values = [alphabet[row] for alphabet, row in zip(choices, rows, strict=True)]
             fine = np.full(len(numbers), not values)
             for situation in self.situations(shape) if values else []:
                 left = np.flatnonzero(~fine)
-                fine[left] = self.cells.possible(situation, {name: own[left] for name, own in values.items()})
-            chosen = np.stack([own[fine] for own in values.values()], 1) if values else np.empty((1, 0), np.int64)
+                fine[left] = self.cells.possible(situation, {n: column[left] for n, column in enumerate(values)})
+            chosen = np.stack([column[fine] for column in values], 1) if values else np.empty((1, 0), np.int64)
             block = Block(chosen + cells, self.right(shape, chosen))
             yield block.part(block.right >= 0)
 
@@ -267,14 +267,18 @@ class TableContexts(Contexts):
 
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """Of random problems of training widths that a teacher-forced pass gets wrong."""
-        found, rng = list[Candidate](), np.random.default_rng(0)
+        candidates, rng = list[Candidate](), np.random.default_rng(0)
         for width in sorted(self.sampler.widths, key=str) if wrong else []:
             operands = self.sampler.draw(NO_POOL, DRAWN, width, rng)
-            found += wrong_among(model, self.sampler, operands, width, zeros=True)
-        return shortest_first(model, self.sampler, found)
+            candidates += wrong_among(model, self.sampler, operands, width, zeros=True)
+        return shortest_first(model, self.sampler, candidates)
 
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """The largest sizes first: more digits, more ways to a cell."""
         most = np.max([pair(width) for width in self.sampler.widths], axis=0)
         small = {shape: [site for site in self.shapes[shape] if (np.array(site[0]) <= most).all()] for shape in wanted}
-        return {shape: sorted(own, key=lambda site: (-prod(pair(site[0])), site[0])) for shape, own in small.items()}
+
+        def largest(site: Site) -> tuple[int, Width]:
+            return -prod(pair(site[0])), site[0]
+
+        return {shape: sorted(sites, key=largest) for shape, sites in small.items()}

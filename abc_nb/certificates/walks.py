@@ -53,8 +53,8 @@ class Moves:
 
 def distinct(numbers: np.ndarray) -> np.ndarray:
     """Sorted, without repeats; of many numbers several times as fast as np.unique."""
-    found = np.sort(numbers)
-    return found[np.flatnonzero(np.diff(found, prepend=-1))]
+    ordered = np.sort(numbers)
+    return ordered[np.flatnonzero(np.diff(ordered, prepend=-1))]
 
 
 def sets_of(codes: np.ndarray, states: np.ndarray) -> Counter[bytes]:
@@ -136,30 +136,30 @@ def shortest(
     """
     moves = [allowed(automaton, kind, fixed.get(place, {})) for place, kind in enumerate(kinds)]
     alive = [np.ones(automaton.states, bool)]  # from which states the places above can be walked, highest first
-    for each in reversed(moves):
-        alive.insert(0, (each & alive[0][automaton.following]).any(1))
+    for fine in reversed(moves):
+        alive.insert(0, (fine & alive[0][automaton.following]).any(1))
     start = automaton.start[alive[0][automaton.start]]
     for place, digit in factor.items():
         start = start[automaton.factor[start, place] == digit]
     if not len(start):
         return None
     state, inputs = int(start[0]), list[int]()
-    for each, above in zip(moves, alive[1:], strict=True):
-        inputs.append(int((each[state] & above[automaton.following[state]]).argmax()))
+    for fine, above in zip(moves, alive[1:], strict=True):
+        inputs.append(int((fine[state] & above[automaton.following[state]]).argmax()))
         state = int(automaton.following[state, inputs[-1]])
     return int(start[0]), np.array(inputs)
 
 
 def allowed(automaton: Automaton, kind: Kind, fixed: Mapping[tuple[str, int], int]) -> np.ndarray:
     """Which inputs a place can have in each state: booleans (states, inputs)."""
-    found = np.ones(automaton.output.shape, bool)
+    fine = np.ones(automaton.output.shape, bool)
     if isinstance(kind, tuple):
-        found &= (automaton.digits[:, list(kind)] == 0).all(1)
+        fine &= (automaton.digits[:, list(kind)] == 0).all(1)
     elif kind != "any":
-        found &= np.arange(len(automaton.digits)) > 0
+        fine &= np.arange(len(automaton.digits)) > 0
     for (name, number), value in fixed.items():
         if name == "left":  # whether more than zeros is left to write
-            found &= (automaton.remaining > 0)[:, None] == bool(value)
+            fine &= (automaton.remaining > 0)[:, None] == bool(value)
         else:
-            found &= automaton.output == value if name == "output" else automaton.digits[:, number] == value
-    return found
+            fine &= automaton.output == value if name == "output" else automaton.digits[:, number] == value
+    return fine

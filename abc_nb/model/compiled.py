@@ -14,6 +14,7 @@ import os
 import platform
 import shutil
 import subprocess
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ SOURCE = Path(__file__).with_name("attention.c")
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
 REAL = {torch.float32: ("-DREAL=float", "-DINT=int32_t"), torch.float64: ("-DREAL=double", "-DINT=int64_t")}
 HEAD_SIZES = (8, 4, 16)  # for larger ones PyTorch's is as fast
+LOCK = threading.Lock()
 MOST = 2**15  # numbers of all keys of a head, which lie on the stack
 
 
@@ -47,13 +49,20 @@ def few_keys(size: int, heads: int, dtype: torch.dtype) -> ctypes.CDLL | None:
     return loaded(f"-DSIZE={size}", f"-DHEADS={heads}", *REAL[dtype]) if dtype in REAL else None
 
 
-@cache
 def loaded(*defined: str) -> ctypes.CDLL | None:
+    """What `compiled_library` gives, to one thread after the other."""
+    with LOCK:
+        return compiled_library(*defined)
+
+
+@cache
+def compiled_library(*defined: str) -> ctypes.CDLL | None:
     """Functions of `attention.c`, kept for the next process on the same processor; None where it cannot be compiled."""
     compiler, text = shutil.which(os.environ.get("CC") or "cc"), SOURCE.read_text(encoding="utf-8")
     if compiler is None:
         return None
-    command = [compiler, *FLAGS, *defined, str(SOURCE), "-lm"]
+    narrow = ["-mno-avx512f"] * (torch.backends.cpu.get_cpu_capability() == "AVX2")  # as ATEN_CPU_CAPABILITY can ask
+    command = [compiler, *FLAGS, *narrow, *defined, str(SOURCE), "-lm"]
     facts = [text, *command, platform.machine(), processor("flags", "Features")]
     try:
         path = folder() / f"attention-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.so"

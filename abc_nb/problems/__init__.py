@@ -1,6 +1,6 @@
 """Rules, tasks, layouts, sampled and typed problems. The files here are loaded, and their rules known by name.
 
-`rules` says what a rule is, and `library` has this project's.
+`rules` says what a rule is, and `catalogue` has this project's.
 """
 
 from abc_nb.common.config import load

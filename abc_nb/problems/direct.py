@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from abc_nb.problems.catalogue import COMBINE, REGISTRY, Words, named
 from abc_nb.problems.digits import DIGITS, Digits
 from abc_nb.problems.layouts import SYMBOLS
-from abc_nb.problems.library import COMBINE, REGISTRY, Words, named
 from abc_nb.problems.rules import Input, Rule, Whole
 
 

@@ -4,6 +4,7 @@ Operands stand in digit arrays (samples, places), the last symbol that is typed 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +13,14 @@ from abc_nb.problems.digits import DIGITS, Digits, written_number
 from abc_nb.problems.rules import Rule
 
 
-def joined(rule: Rule, symbols: Sequence[str]) -> str:
-    """Symbols as people write them, from the left."""
+def from_left(rule: Rule, number: int, symbols: Sequence[Any]) -> Sequence[Any]:
+    """What stands at the places of an operand, in the order in which people write it; or that back at its places."""
+    return symbols if rule.inputs[number].from_left else symbols[::-1]
+
+
+def joined(rule: Rule, places: Sequence[str]) -> str:
+    """The symbols of an answer as people write them, from those at its places."""
+    symbols = from_left(rule, 0, places)
     if rule.notation == "number":
         return written_number(symbols)
     return " ".join(symbols) if spaced(rule) else "".join(symbols)
@@ -45,7 +52,8 @@ def read(rule: Rule, vocabulary: Sequence[str], text: str) -> list[Digits]:
         raise InputError(f"{'numbers' if numbers else 'operands'} in it: {len(parts)}, needed: {len(rule.inputs)}")
     if rule.factor and len(parts[-1]) > rule.factor:
         raise InputError(f"the second number has {len(parts[-1])} digits, which is more than {rule.factor}")
-    operands = [np.array([[rule.alphabet.index(symbol) for symbol in reversed(part)]]) for part in parts]
+    places = [from_left(rule, number, part) for number, part in enumerate(parts)]
+    operands = [np.array([[rule.alphabet.index(symbol) for symbol in symbols]]) for symbols in places]
     for given, digits in zip(rule.inputs, operands, strict=True):
         if not np.isin(digits, given.alphabet).all():
             raise InputError("a symbol stands where it cannot")
@@ -85,7 +93,7 @@ def read_list(rule: Rule, vocabulary: Sequence[str], text: str) -> Digits:
         raise InputError(f"{strange[0]!r} is no item")
     if not items:
         raise InputError("there is no item")
-    operand = np.array([[tokens[item] for item in reversed(items)]])
+    operand = np.array([[tokens[item] for item in from_left(rule, 0, items)]])
     if rule.whole and not rule.whole.fits(operand):
         raise InputError("its operators and items do not make one list")
     return operand
@@ -121,7 +129,8 @@ def typed(
 
     `size` is that of the numbers that are stacked: their digits, and how many there are.
     """
-    texts = [[vocabulary[token] for token in digits[0, ::-1]] for digits in operands]
+    places = [from_left(rule, number, digits[0]) for number, digits in enumerate(operands)]
+    texts = [[vocabulary[token] for token in tokens] for tokens in places]
     if rule.stacked:
         rows = [[*row] for row in np.reshape([*reversed(texts[0])], (size[1], -1))[::-1, : size[0]]]
         return "+".join("".join(row[::-1]) if room is not None else written_number(row[::-1]) for row in rows)
@@ -139,15 +148,14 @@ def of_table(rule: Rule, cells: np.ndarray) -> str:
     """The answer that a table (rows, columns) leads to; `?` where it has a token that is no cell."""
     if not cells.size or (cells < 0).any():
         return "?"
-    return joined(rule, [rule.alphabet[token] for token in rule.result(cells[None])[0, ::-1]])
+    return joined(rule, [rule.alphabet[token] for token in rule.result(cells[None])[0]])
 
 
-def side_by_side(operator: str, first: Sequence[str], second: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def side_by_side(rule: Rule, first: Sequence[str], second: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table as people write it: the first operand, and the rows below it, each behind a symbol of the second."""
-    size, sign = max(len(name) for row in rows for name in (*row, "")), operator.replace("*", "x")
-    lines = [
-        f"{sign} {symbol} | " + " ".join(f"{name:>{size}}" for name in row)
-        for symbol, row in zip(second, rows, strict=False)
-    ]
-    head = " ".join(f"{symbol:>{size}}" for symbol in (*[""] * (len(rows[0]) - len(first)), *reversed(first)))
-    return "\n".join([" " * len(f"{sign} 0 | ") + head, *lines])
+    size, sign = max(len(name) for row in rows for name in (*row, "")), rule.sign.replace("*", "x")
+    head = [*first, *[""] * (len(rows[0]) - len(first))]
+    texts = [" ".join(f"{name:>{size}}" for name in from_left(rule, 0, row)) for row in (head, *rows)]
+    starts = (f"{sign} {symbol} | " for symbol in second)
+    lines = [start + text for start, text in zip(starts, texts[1:], strict=False)]
+    return "\n".join([" " * len(f"{sign} 0 | ") + texts[0], *lines])

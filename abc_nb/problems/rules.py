@@ -16,6 +16,7 @@ import numpy as np
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS, Digits
+from abc_nb.problems.layouts import SYMBOLS
 
 EDGE = -1  # what is read where nothing stands, and written where what is read together cannot occur
 OUTPUT = -1  # the number of the operand that a cell's address has
@@ -36,6 +37,7 @@ class Input:
     tokens: int | tuple[int, ...]  # those below a number, or these, what stands for zero first
     digits: int = 0
     mark: int | None = None  # along "cell": the token in the last column, where nothing can be read
+    from_left: bool = False  # whether its place 0 is what is typed first; else it is what is typed last, as the units
 
     @cached_property
     def alphabet(self) -> np.ndarray:
@@ -117,6 +119,9 @@ class Rule:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)
+        tokens = [*SYMBOLS, *self.alphabet, *self.words, *self.writes]
+        if len(tokens) > len({*tokens}):
+            raise InputError(f"the tokens of {self.name} must differ from each other and from {' '.join(SYMBOLS)}")
         kinds = [given.along for given in self.inputs]
         if self.table:
             possible = kinds == ["cell"] or ({*kinds} == {"place", "row"} and kinds[0] == "place")

@@ -43,7 +43,7 @@ ANYWHERE = ("runs", "shipped")  # made here, or come with the project
 RECORD, WEIGHTS = "run.json", "weights.safetensors"  # the files of a run's folder
 RUNS, SPECS = "runs.jsonl", "specs.jsonl"  # the files of shipped runs
 FIRST = '{"key": "'  # what a line of `RUNS` begins with
-TABLES: dict[str, dict[str, Any]] = {  # the columns that every table of that name has; some have more
+TABLES: dict[str, dict[str, Any]] = {  # the columns that tables of that name have; some have more, or lack `asked`
     # A row a test: problems asked for, how many there are (fewer where no more exist), and how many are right.
     "evaluation": dict(length=int, asked=int, samples=int, correct=int),
     "history": dict(step=int, seconds=float, loss=float, accuracy=float),  # a row a validation
@@ -102,9 +102,8 @@ class Run:
 
     def table(self, name: str) -> pd.DataFrame:
         """One of the tables in `TABLES`, which may be empty."""
-        columns = {column: [] for column in TABLES[name]} | self.record["tables"].get(name, {})
-        frame = pd.DataFrame(columns)
-        return frame.astype({column: kind for column, kind in TABLES[name].items() if kind is not str})
+        frame = pd.DataFrame(self.record["tables"].get(name, {column: [] for column in TABLES[name]}))
+        return frame.astype({name: kind for name, kind in TABLES[name].items() if name in frame and kind is not str})
 
     def bias(self) -> Any:
         """The bias that was read out of a parent's attention, `Lines` or `SpanLines`; None for a run that has none."""
@@ -229,10 +228,13 @@ def seeds(spec: Experiment, origins: Sequence[str] = ANYWHERE) -> list[int]:
     return sorted({int(number) for number in numbers if number.isdecimal()})
 
 
-def records(origin: str) -> list[Data]:
-    """All records that were made here, or those that come with the project; a folder that holds none is passed over."""
+def records(origin: str, having: str = "") -> list[Data]:
+    """All records that were made here, or those that come with the project; a folder that holds none is passed over.
+
+    Of the latter, which are many, only those `having` something are read, as `certificates`.
+    """
     if origin == "shipped":
-        return [json.loads(line) for line in shipped_lines(paths.SHIPPED).values()]
+        return [json.loads(line) for line in shipped_lines(paths.SHIPPED).values() if having in line]
     made = list[Data]()
     for path in sorted(paths.runs().glob(f"*/{RECORD}")):
         with suppress(ValueError, OSError):

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from abc_nb.analysis.attention import HeadMap, needed
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
 from abc_nb.analysis.dataset import on_paper
+from abc_nb.analysis.statistics import percent
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
@@ -167,8 +168,7 @@ def trace(problem: str) -> Figure:
 
 def percent_map(panel: Axes, table: pd.DataFrame, title: str) -> None:
     """Percentages as a heat map with the numbers in its cells; empty cells have the panel's colour."""
-    texts = table.map(lambda value: f"{min(value, 99.9):.1f}" if 99.5 <= value < 100 else f"{value:.0f}")
-    look = {"annot": texts, "fmt": "", "annot_kws": {"size": 7}, "cbar": False}
+    look = {"annot": table.map(lambda value: percent(value, 0)), "fmt": "", "annot_kws": {"size": 7}, "cbar": False}
     sns.heatmap(table, ax=panel, cmap="cividis", vmin=0, vmax=100, **look)
     panel.tick_params(length=0, labelsize=7, labelrotation=0)
     panel.set_title(title)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from abc_nb.problems.library import REGISTRY
+from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.models import known
 from abc_nb.specs.traced import TRACED

@@ -50,6 +50,11 @@ class Experiment:
     training: Any  # the recipe
     tests: tuple[tuple[int, int], ...]  # (length, samples) of its evaluation; more can be made later
 
+    @property
+    def title(self) -> str:
+        """What it is, in words."""
+        raise NotImplementedError
+
     def evaluate(self, model: Any, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
         """Rows of accuracy: a row for each (length, samples), or several."""
         raise NotImplementedError

@@ -138,10 +138,11 @@ def language_models() -> dict[str, LanguageSpec]:
     whole = replace(config, bias=SpanLines.whole(forms, HEADS, PLACES))
     alone = Mixture(forms, characters=64, text=False)
     placed = LanguageSpec(alone, whole, TRAINING_ALONE, identity=Name(LANGUAGE, "placed"))
-    return {
+    models = {
         "text": LanguageSpec(Mixture(()), config),
         "plain": LanguageSpec(Mixture(forms), config),
         "abs": LanguageSpec(Mixture(forms), replace(config, bias=scaffold), rounds=ROUNDS),
         "abc": LanguageSpec(Mixture(forms), config, rounds=ROUNDS, parent=placed, calibration=LINES),
         "placed": placed,
     }
+    return {name: replace(own, identity=Name(LANGUAGE, name)) for name, own in models.items()}

@@ -4,7 +4,7 @@ import fnmatch
 from collections.abc import Iterator
 
 from abc_nb.common.errors import InputError
-from abc_nb.problems.library import REGISTRY
+from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.experiment import LANGUAGE, Name
 from abc_nb.specs.language import language_models
@@ -14,9 +14,12 @@ ARITHMETIC = ("successor", "addition", "n-by-1", "parity")  # the paper's four t
 LISTS = ("listops-sm", "listops-max", "listops-min")
 
 
-def every_name(any_base: bool = False) -> Iterator[Name]:
-    """Every experiment, a task at a time, in its task's usual base or in each of them; language models last."""
-    for task in map(Task, REGISTRY):
+def every_name(any_base: bool = False, text: str = "") -> Iterator[Name]:
+    """Every experiment, a task at a time, in its task's usual base or in each of them; language models last.
+
+    Or those alone of tasks that a `text` begins with.
+    """
+    for task in (Task(name) for name in REGISTRY if not text or text.startswith(f"{name}-")):
         for name, model in models_of(task).items():
             if model.parent_base in (None, *task.bases):
                 yield from (Name(task.name, name, base) for base in (task.bases if any_base else (0,)))
@@ -25,7 +28,7 @@ def every_name(any_base: bool = False) -> Iterator[Name]:
 
 def parse(text: str) -> Name | None:
     """What a name stands for, or None where there is no such experiment."""
-    return {str(name): name for name in every_name(any_base="-base" in text)}.get(text)
+    return {str(name): name for name in every_name("-base" in text, text)}.get(text)
 
 
 def matching(pattern: str) -> list[Name]:

@@ -18,8 +18,8 @@ from abc_nb.certificates.contexts import Contexts
 from abc_nb.common.config import check_fields, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.library import REGISTRY
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.changes import changed, without

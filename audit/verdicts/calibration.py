@@ -1,8 +1,6 @@
 """Claims about ABC, its lines, and methods like it. `read` gives the rows of studies or measures."""
 
-import pandas as pd
-
-from audit.claims import Judgement, Part, at, count, every, right, unlearned
+from audit.claims import Judgement, Part, below, both, count, every, right, unlearned
 from audit.verdicts.plain import FOUR, THREE, Read
 
 AT_60 = "Runs at 99% at 60 digits"
@@ -24,7 +22,7 @@ def c16_abc_reaches_sixty_digits(read: Read) -> Judgement:
 
 def c17_abc_cannot_solve_parity(read: Read) -> Judgement:
     rows = read("abc", "padded parity")
-    runs = count(rows, CALIBRATED, "parity", lambda own: at(own, 60) < 99, undecided=unlearned)
+    runs = count(rows, CALIBRATED, "parity", below(60), undecided=unlearned)
     solved = count(rows, CALIBRATED, "parity", right(60))
     finding = f"ABC of a plain model that interpolates Parity is right on 99% at 60 digits in {solved} runs."
     return Judgement(finding, runs)
@@ -55,32 +53,24 @@ def c20_one_bias_for_all_layers(read: Read) -> Judgement:
 
 
 def c21_retraining_is_short(read: Read) -> Judgement:
-    def on_either_side(own: pd.DataFrame) -> pd.Series:
-        return (own.low <= 0.1) & (own.high > 0.1)
-
+    on_either_side = both(lambda own: own.low <= 0.1, lambda own: own.high > 0.1)
     runs = count(read("costs"), "", "", lambda own: own.high <= 0.1, "{task}", on_either_side)
     finding = f"Runs within a tenth of the problems: {runs:each}. Share of the problems, at most: {runs['high']:.2f}. "
     return Judgement(finding + f"Median share of the seconds, with calibration: {runs['seconds']:median .2f}.", runs)
 
 
 def c22_heads_follow_one_operand(read: Read) -> Judgement:
-    def some(own: pd.DataFrame) -> pd.Series:
-        return (own["first"] > 0) & (own.second > 0)
-
-    def all_of_them(own: pd.DataFrame) -> pd.Series:
-        return some(own) & (own["first"] + own.second == own.heads)
-
-    rows = read("followed")
-    runs, both = count(rows, "", "addition", all_of_them, undecided=unlearned), count(rows, "", "addition", some)
-    finding = f"In {runs} seeds all heads of the last layer follow one operand each. In {both} at least one follows the "
-    finding += f"first alone and one the second alone; in all seeds together {runs['first']:sum d} follow the first alone "
-    return Judgement(finding + f"and {runs['second']:sum d} the second, of {runs['heads']:sum d}.", runs)
+    rows, some = read("followed"), both(lambda own: own["first"] > 0, lambda own: own.second > 0)
+    every_head = both(some, lambda own: own["first"] + own.second == own.heads)
+    runs, least = count(rows, "", "addition", every_head, undecided=unlearned), count(rows, "", "addition", some)
+    finding = f"In {runs} seeds all heads of the last layer follow one operand each. In {least} at least one follows "
+    finding += "the first alone and one the second alone; in all seeds together "
+    finding += f"{runs['first']:sum d} follow the first alone and {runs['second']:sum d} the second, "
+    return Judgement(finding + f"of {runs['heads']:sum d}.", runs)
 
 
 def c23_most_heads_follow_the_number(read: Read) -> Judgement:
-    def most(own: pd.DataFrame) -> pd.Series:
-        return (own.number > own.heads / 2) & (own.digit > 0)
-
+    most = both(lambda own: own.number > own.heads / 2, lambda own: own.digit > 0)
     runs = count(read("followed"), "", "n-by-1", most, undecided=unlearned)
     finding = f"In {runs} seeds most heads of the last layer follow the number or the sign, and one the digit."
     return Judgement(finding, runs, at_most="in part")
@@ -98,9 +88,11 @@ def c25_the_index_of_a_line(read: Read) -> Judgement:
 
 
 def c26_lora_changes_logits_too(read: Read) -> Judgement:
-    runs = count(read("changes"), "", "", lambda own: (own.abc < 1e-4) & (own.lora > 1e-4))
+    runs = count(read("changes"), "", "", both(lambda own: own.abc < 1e-4, lambda own: own.lora > 1e-4))
     sixty = count(read("lora"), "lora", FOUR, right(60))
-    finding = f"Between inputs ABC's change of the logits differs by {runs['abc']:.1g} and LoRA's by {runs['lora']:.2g}; "
+    finding = (
+        f"Between inputs ABC's change of the logits differs by {runs['abc']:.1g} and LoRA's by {runs['lora']:.2g}; "
+    )
     return Judgement(finding + f"LoRA is at 99% at 60 digits in {sixty} runs.", runs, "algebra")
 
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from audit.claims import Judgement, at, count, every, learned, right, unlearned
+from audit.claims import Judgement, Which, at, below, both, count, every, learned, right, unlearned
 
 Read = Callable[..., pd.DataFrame]
 THREE, FOUR = "successor addition n-by-1", "successor addition n-by-1 parity"
 
 
-def fails(digits: int, less: float, of_products: float) -> Callable[[pd.DataFrame], pd.Series]:
+def fails(digits: int, less: float, of_products: float) -> Which:
     """Which runs are right on less than this; of N x 1 on less than that, as a tenth are products by zero."""
     return lambda own: (at(own, digits) < less) | ((own.task == "n-by-1") & (at(own, digits) < of_products))
 
@@ -23,10 +23,7 @@ def c01_complete_generalization(read: Read) -> Judgement:
 
 
 def c02_vanilla_does_not_extrapolate(read: Read) -> Judgement:
-    def ends(own: pd.DataFrame) -> pd.Series:
-        return learned(own) & (at(own, 60) < 15)
-
-    label = "{regime}, {task}"
+    ends, label = both(learned, below(60, 15)), "{regime}, {task}"
     runs = count(read("baselines", "padded", "deep"), "vanilla vanilla-padded vanilla-deep", THREE, ends, label)
     runs += count(read("paper size"), "vanilla-paper-size", "successor", ends, f"{label}, the paper's size")
     batch = read("paper size and batch")
@@ -35,14 +32,9 @@ def c02_vanilla_does_not_extrapolate(read: Read) -> Judgement:
 
 
 def c03_rope_drops_beyond_training(read: Read) -> Judgement:
-    def drops(own: pd.DataFrame) -> pd.Series:
-        return (at(own, 8) <= 10) & (at(own, 10) <= 1)
-
-    def learned_and_drops(own: pd.DataFrame) -> pd.Series:
-        return learned(own) & drops(own)
-
+    drops = both(lambda own: at(own, 8) <= 10, lambda own: at(own, 10) <= 1)
     runs = count(read("baselines"), "rope", "successor n-by-1", drops, "{task}", unlearned)
-    runs += count(read("rope sizes"), "rope-64 rope-128 rope-512", "addition", learned_and_drops, "{task}")
+    runs += count(read("rope sizes"), "rope-64 rope-128 rope-512", "addition", both(learned, drops), "{task}")
     return Judgement(f"Runs that drop so: {runs:each}.", runs)
 
 
@@ -51,7 +43,9 @@ def c04_alibi_does_not_interpolate(read: Read) -> Judgement:
     runs = count(sines, "alibi-sines", FOUR, fails(6, 5, 10), "{task}")
     ten = count(sines, "alibi-sines", FOUR, fails(10, 5, 15), "{task}")
     bare = count(read("baselines"), "alibi", "", fails(6, 5, 10))
-    finding = f"Runs that fail at 6 digits: {runs:each}. Right on less than 5% at ten digits: {ten:each}. Without sines "
+    finding = (
+        f"Runs that fail at 6 digits: {runs:each}. Right on less than 5% at ten digits: {ten:each}. Without sines "
+    )
     finding += "and with the identity for an encoder, as here, the model sees a bag of digits, and all runs fail at 6 "
     finding += f"digits by construction: {bare}. An encoder layer without positions would not change that."
     return Judgement(finding, runs)
@@ -66,10 +60,8 @@ def c05_rope_needs_size_512(read: Read) -> Judgement:
 
 
 def c06_attention_stops_at_training_length(read: Read) -> Judgement:
-    def stops(own: pd.DataFrame) -> pd.Series:
-        inside = (own.self_inside >= 0.5) & (own.cross_inside >= 0.5)
-        return inside & (own.self_left <= 0.5) & (own.cross_left <= 0.5)
-
+    inside = both(lambda own: own.self_inside >= 0.5, lambda own: own.cross_inside >= 0.5)
+    stops = both(inside, lambda own: own.self_left <= 0.5, lambda own: own.cross_left <= 0.5)
     runs = count(read("needed cells"), "", "successor", stops, undecided=unlearned)
     finding = "Attention of the best head on the needed cell: "
     finding += f"self {runs['self_inside']:.2f} inside and {runs['self_beyond']:.2f} beyond; "
@@ -78,11 +70,12 @@ def c06_attention_stops_at_training_length(read: Read) -> Judgement:
 
 
 def c07_heads_divide_the_operands(read: Read) -> Judgement:
-    def divide(own: pd.DataFrame) -> pd.Series:
-        return (own["first"] > 0) & (own.second > 0) & (own["first"] + own.second > own.untrained)
-
+    each_has_one = both(lambda own: own["first"] > 0, lambda own: own.second > 0)
+    divide = both(each_has_one, lambda own: own["first"] + own.second > own.untrained)
     runs = count(read("operands"), "", "addition", divide, undecided=unlearned)
-    finding = f"Of {runs['heads']:d} heads {runs['first']:d} prefer the first operand and {runs['second']:d} the second; "
+    finding = (
+        f"Of {runs['heads']:d} heads {runs['first']:d} prefer the first operand and {runs['second']:d} the second; "
+    )
     return Judgement(finding + f"of the untrained models' heads {runs['untrained']:d} prefer either.", runs)
 
 
@@ -97,13 +90,17 @@ def c08_attention_correlates_with_accuracy(read: Read) -> Judgement:
 def c14_classified_parity_is_a_guess(read: Read) -> Judgement:
     runs = count(read("classified"), "", "", lambda own: (own.least >= 45) & (own.most <= 55))
     finding = f"Runs within 5 points of 50%: {runs}. Each gives a constant: at {runs['constant']:d} of "
-    return Judgement(finding + f"{runs['lengths']:d} lengths it is as often right as one answer to every problem.", runs)
+    return Judgement(
+        finding + f"{runs['lengths']:d} lengths it is as often right as one answer to every problem.", runs
+    )
 
 
 def c15_scratchpad_does_not_interpolate(read: Read) -> Judgement:
     rows, models = read("baselines", "padded parity"), "vanilla vanilla-padded"
     runs, done = count(rows, models, "parity", unlearned), count(rows, models, "parity", learned)
-    return Judgement(f"{done} runs interpolate Parity; at 60 digits the best of them has {done['at_60']:max .1f}%.", runs)
+    return Judgement(
+        f"{done} runs interpolate Parity; at 60 digits the best of them has {done['at_60']:max .1f}%.", runs
+    )
 
 
 def c31_rpe_extrapolates_part_of_the_way(read: Read) -> Judgement:
@@ -116,7 +113,7 @@ def c31_rpe_extrapolates_part_of_the_way(read: Read) -> Judgement:
 def c32_no_earlier_work_extrapolates(read: Read) -> Judgement:
     earlier = "baselines", "methods", "variants", "parity variants", "places", "alibi with sines"
     rows, ours, label = read(*earlier), "!abc !abs !window-cyclic", "{task}: {model}"
-    runs = count(rows, f"{ours} !nope* !alibi", "", lambda own: at(own, 60) < 99, label, unlearned)
+    runs = count(rows, f"{ours} !nope* !alibi", "", below(60), label, unlearned)
     solved = count(rows, ours, FOUR, right(60), label)
     own = count(read("baselines"), "", FOUR, right(60), label)
     finding = f"Methods with four of five seeds at 99% at 60 digits: {solved:most}. "
@@ -129,9 +126,7 @@ def c35_rpe_maintains_to_twenty(read: Read) -> Judgement:
 
 
 def c38_scratchpad_is_worse_than_classification(read: Read) -> Judgement:
-    def less_than_half(own: pd.DataFrame) -> pd.Series:
-        return (own.validation < 50) & (at(own, 10) < 50) & (at(own, 20) < 50) & (at(own, 60) < 50)
-
+    less_than_half = both(lambda own: own.validation < 50, below(10, 50), below(20, 50), below(60, 50))
     runs = count(read("baselines", "padded parity"), "vanilla vanilla-padded", "parity", less_than_half)
     one = count(read("classifier"), "", "", every)
     finding = f"Runs: {runs}. With a scratchpad {runs['validation']:.0f}% are right in validation and at most "

@@ -1,6 +1,6 @@
 """Claims about ABS and its windows, and about sizes, bases and lists. `read` gives the rows of studies or measures."""
 
-from audit.claims import Judgement, Part, at, count, learned, right, unlearned
+from audit.claims import Judgement, Part, below, both, count, learned, right, unlearned
 from audit.verdicts.plain import Read
 
 UNARY, BINARY = "successor parity", "addition n-by-1"
@@ -10,21 +10,17 @@ BATCH = "padded, {task}, the paper's size and batch"
 AT_60 = "Runs at 99% at 60 digits"
 
 
-def one_side(read: Read) -> object:
-    return read("scaffolds", "padded", "padded parity")
-
-
 def c09_window_alone_on_unary_tasks(read: Read) -> Judgement:
     models = "window window-padded"
     runs = count(read("scaffolds", "padded", "padded parity"), models, UNARY, right(60), LABEL, unlearned)
-    both = count(read("both sides", "padded"), "window-both window-both-padded", UNARY, right(60), "{regime}")
-    return Judgement(f"{AT_60}: {runs:each}. To both sides: {both:each}.", runs)
+    two = count(read("both sides", "padded"), "window-both window-both-padded", UNARY, right(60), "{regime}")
+    return Judgement(f"{AT_60}: {runs:each}. To both sides: {two:each}.", runs)
 
 
 def c10_window_alone_on_binary_tasks(read: Read) -> Judgement:
     models = "window window-padded"
     rows = read("scaffolds", "padded")
-    runs = count(rows, models, BINARY, lambda own: learned(own) & (at(own, 20) < 20), LABEL, unlearned)
+    runs = count(rows, models, BINARY, both(learned, below(20, 20)), LABEL, unlearned)
     return Judgement(f"Runs that interpolate and do not extrapolate: {runs:each}.", runs)
 
 
@@ -33,8 +29,8 @@ def c11_window_with_a_period(read: Read) -> Judgement:
     runs = count(read("scaffolds", "padded", "padded parity"), models, TASKS, bar, LABEL, unlearned)
     runs += count(read("paper size and batch"), "window-cyclic-paper-batch", TASKS, bar, BATCH, unlearned)
     models = "window-cyclic-both window-cyclic-both-padded"
-    both = count(read("both sides", "padded"), models, TASKS, bar, "{regime}")
-    return Judgement(f"Runs at 99.9% at 60 digits: {runs:each}. To both sides: {both:each}.", runs)
+    two = count(read("both sides", "padded"), models, TASKS, bar, "{regime}")
+    return Judgement(f"Runs at 99.9% at 60 digits: {runs:each}. To both sides: {two:each}.", runs)
 
 
 def without_positions(read: Read, bar_of_unary: float, labels: tuple[str, str], batch: tuple[str, str]) -> Part:
@@ -50,11 +46,11 @@ def c12_window_without_positions(read: Read) -> Judgement:
     runs = without_positions(read, 99.9, (LABEL, LABEL), (BATCH, BATCH))
     shallow = count(read("scaffolds", "padded"), "nope-window nope-window-padded", BINARY, learned, among=unlearned)
     models, rows = "nope-window-both nope-window-both-padded", read("both sides", "padded")
-    both = count(rows, models, UNARY, right(60, 99.9), "{regime}")
-    both += count(rows, models, BINARY, right(60, 98), "{regime}")
-    finding = f"Runs at 99.9% (unary) or 98% (binary) at 60 digits: {runs:each}. Of two layers none of the undecided ones "
-    finding += f"learned its training task: {shallow['validation']:.0f}% of it are right. To both sides: {both:each}."
-    return Judgement(finding, runs)
+    two = count(rows, models, UNARY, right(60, 99.9), "{regime}")
+    two += count(rows, models, BINARY, right(60, 98), "{regime}")
+    finding = f"Runs at 99.9% (unary) or 98% (binary) at 60 digits: {runs:each}. Of two layers none of the undecided "
+    finding += f"ones learned its training task: {shallow['validation']:.0f}% of it are right. "
+    return Judgement(f"{finding}To both sides: {two:each}.", runs)
 
 
 def c13_other_periods(read: Read) -> Judgement:
@@ -72,11 +68,11 @@ def c27_lists_of_one_operator(read: Read) -> Judgement:
 def c28_what_is_not_learned(read: Read) -> Judgement:
     limits, factors = read("limits"), read("factors", "wide factors", "factors in base 4")
     models, label = "by-head by-head-wide abc-anew abc-from-4", "{task}, {model}"
-    runs = count(limits, "", "", lambda own: at(own, 6) < 99, "{task}")
-    runs += count(factors, models, "", lambda own: at(own, 6) < 99, label)
+    runs = count(limits, "", "", below(6), "{task}")
+    runs += count(factors, models, "", below(6), label)
     done, by_factors = count(limits, "", "", right(6), "{task}"), count(factors, models, "", right(6), label)
-    finding = f"Runs at 99% at 6 digits: {done:each}; factors of two or three digits, in base 10 or 4: {by_factors:met}."
-    return Judgement(finding, runs)
+    finding = f"Runs at 99% at 6 digits: {done:each}; factors of two or three digits, in base 10 or 4: "
+    return Judgement(f"{finding}{by_factors:met}.", runs)
 
 
 def c29_other_bases(read: Read) -> Judgement:

@@ -20,6 +20,7 @@ class Taught:
     model: Transformer
     sampler: Sampler
     certificate: Certificate
+    wrong: tuple[int, ...]  # contexts that were wrong before practice, and after each round
 
     def answer(self, problem: str, trace: bool = False) -> str:
         """What the model answers to a typed problem; with `trace` the table that it wrote comes first."""
@@ -37,4 +38,4 @@ def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9) -> Taug
     model, training = spec.build(seed), replace(spec.training, steps=steps, hold=steps // 2)
     train(model, spec.sampler, training, seed)
     done = practise(model, spec.sampler, replace(training.slower(), steps=100, warmup=10, hold=20), seed, rounds)
-    return Taught(model.eval(), spec.sampler, done.certificates[0])
+    return Taught(model.eval(), spec.sampler, done.certificates[0], tuple(done.wrong))

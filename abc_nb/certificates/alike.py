@@ -1,0 +1,63 @@
+"""Contexts that are tried already, in another shape with the same tree: they have the same logits.
+
+Steps near the units show contexts that higher steps show, too, under other names of places: a quarter of those of ABS.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from abc_nb.certificates.contexts import Block, Contexts, Shape, Token
+from abc_nb.model.transformer import Transformer
+
+MOST = 2**25  # contexts of one shape that are remembered
+LARGEST = 2**62  # a number that still fits
+
+
+class Alike:
+    """What is settled so far."""
+
+    def __init__(self, contexts: Contexts, model: Transformer) -> None:
+        counts, self.tokens = contexts.counts, model.embedding.num_embeddings
+        self.order = sorted(counts, key=counts.__getitem__, reverse=True)
+        self.trees = {shape: unnamed(shape) for shape in counts}
+        several = Counter(self.trees.values())
+        small = [shape for shape in self.order if counts[shape] <= MOST]
+        small = [shape for shape in small if self.tokens ** (len(shape.atoms) + 1) < LARGEST]
+        first = {self.trees[shape]: shape for shape in reversed(small)}
+        self.kept = {shape for tree, shape in first.items() if several[tree] > 1}
+        self.codes: dict[object, list[np.ndarray]] = {}  # of contexts that are right for sure in one arithmetic
+        self.wide: dict[object, bool] = {}  # whether that is float64 alone
+
+    def rest(self, shape: Shape, block: Block) -> Block:
+        """The contexts of a block that are not settled."""
+        codes = self.codes.get(self.trees[shape])
+        if shape in self.kept or codes is None:
+            return block
+        if len(codes) > 1:
+            codes[:] = [np.sort(np.concatenate(codes))]
+        if not len(codes[0]):
+            return block
+        asked = self.code(block)
+        place = np.searchsorted(codes[0], asked).clip(max=len(codes[0]) - 1)
+        return block.part(np.flatnonzero(codes[0][place] != asked))
+
+    def add(self, shape: Shape, block: Block, sure: np.ndarray, wide: np.ndarray) -> None:
+        """Remember which contexts of a block are right for `sure`, in one arithmetic: `wide` is float64 alone."""
+        if shape in self.kept:
+            first = self.wide.setdefault(self.trees[shape], bool(wide[0]))
+            self.codes.setdefault(self.trees[shape], []).append(self.code(block)[sure & (wide == first)])
+
+    def code(self, block: Block) -> np.ndarray:
+        """One number for each context with its right token."""
+        code = np.zeros(len(block), np.int64)
+        for column in (*block.values.T, block.right):
+            code = code * self.tokens + column
+        return code
+
+
+def unnamed(shape: Shape) -> tuple[object, ...]:
+    """The tree of a shape and its atoms, with places numbered from the lowest one on that is seen."""
+    places = sorted({place for kind, _, place in shape.atoms if kind in ("digit", "output")})
+    names = {place: number for number, place in enumerate(places)}
+    return shape.root.renamed(names), tuple(Token(atom, 0).renamed(names).atom for atom in shape.atoms)

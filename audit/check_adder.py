@@ -1,0 +1,84 @@
+"""Check small adders from their listed weights, over all contexts, in plain Python.
+
+`python -m audit.check_adder FILE ...` reads records that `audit.smallest_adder` wrote; it says what the model is.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from functools import cache
+from itertools import product
+from math import cos, exp, sin
+from pathlib import Path
+
+
+def times(matrix: list[list[float]], x: list[float]) -> list[float]:
+    return [sum(m * x_i for m, x_i in zip(row, x, strict=True)) for row in matrix]
+
+
+def plus(*vectors: list[float]) -> list[float]:
+    return [sum(parts) for parts in zip(*vectors, strict=True)]
+
+
+def largest(numbers: list | float) -> float:
+    return max(map(largest, numbers)) if isinstance(numbers, list) else abs(numbers)
+
+
+def unfold(weights: dict) -> dict:
+    """The same weights with an embedding for every token, and a matrix for every head."""
+    full = {**weights}
+    if "arc" in full:
+        r, s, d = full["arc"]
+        points = [[r * cos(s + d * t), r * sin(s + d * t)] for t in range(10)]
+        full["embedding"] = points + [full.get("edge")] * ("edge" in full)
+    full["heads"] = [m if len(m[0]) > 1 else [[m[0][0], -m[1][0]], [m[1][0], m[0][0]]] for m in full["heads"]]
+    return full
+
+
+def model(weights: dict) -> Callable[..., list[float]]:
+    """Logits of a context: both digits here, both digits at the place before, the token written last."""
+    table = weights["embedding"]
+
+    @cache
+    def logits(*context: int) -> list[float]:
+        *keys, last = (table[token] for token in context)
+        x, share = last, [1.0, 1.0]
+        for matrix, pair in zip(weights["heads"], (keys[:2], keys[2:]), strict=True):
+            if "softmax" in weights:
+                score = [sum(map(float.__mul__, last, times(weights["softmax"], key))) for key in pair]
+                share = [1 / sum(exp(other - one) for other in score) for one in score]
+            x = plus(x, *(times(matrix, [s * k for k in key]) for s, key in zip(share, pair, strict=True)))
+        hidden = [max(0.0, h) for h in plus(times(weights["up"], x), weights["up_bias"])]
+        y = plus(x, times(weights["down"], hidden))
+        return plus(times(table, y), weights.get("bias", [0.0] * len(table)))
+
+    return logits
+
+
+def contexts(ends: bool) -> dict[tuple[int, ...], int]:
+    """Every context with its right token: any digits here, and before them any digits, to which a carry may come."""
+    edge, right = 10 * ends, dict[tuple[int, ...], int]()
+    for a, b, carry, c, d in product(range(10), range(10), (0, 1), range(10), range(10)):
+        right[c, d, a, b, (a + b + carry) % 10] = (c + d + (a + b + carry) // 10) % 10
+        right |= {(c, d, edge, edge, edge): (c + d) % 10, (edge, edge, 0, 0, carry): edge} if ends else {}
+    return right
+
+
+def check(record: dict) -> dict[str, float]:
+    """How many contexts there are and are wrong, the smallest margin, and a bound on how far rounding can move it."""
+    weights, right, leads = unfold(record["weights"]), contexts(record["shape"]["ends"]), []
+    logits, width, hidden = model(weights), len(weights["down"]), len(weights["up"])
+    for context, token in right.items():
+        others = [*logits(*context)]
+        leads.append(others.pop(token) - max(others))
+    most = {"bias": 0, "softmax": 0} | {name: largest(weight) for name, weight in weights.items()}
+    embedding, share = most["embedding"], 1 + 2 * most["softmax"] * (width * most["embedding"]) ** 2
+    x = embedding * (1 + 4 * width * most["heads"] * share)  # this and the next bound sums of absolute values
+    y = x + hidden * most["down"] * (width * most["up"] * x + most["up_bias"])
+    error = (width * embedding * y + most["bias"]) * 2**-42  # of under 2^10 operations, 2^-53 in each
+    return {"contexts": len(leads), "wrong": sum(x <= error for x in leads), "margin": min(leads), "error": error}
+
+
+if __name__ == "__main__":
+    for record in (json.loads(Path(file).read_text()) for file in sys.argv[1:]):
+        print(record["name"], check(record))

@@ -1,0 +1,175 @@
+"""Machines and other rules, each trained and certified by `teach` in several seeds: `results/machines.csv`."""
+
+import ast
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from abc_nb.common.devices import device_name, one_thread
+from abc_nb.common.errors import InputError
+from abc_nb.common.files import write_text
+from abc_nb.common.paths import SHIPPED
+from abc_nb.problems import catalogue, chomsky, machines, more, universal
+from abc_nb.problems.rules import Rule
+from abc_nb.specs.spec import SEEDS
+from abc_nb.taught import Taught, teach
+from abc_nb.training.evaluation import correct_digits, exact_match
+
+FILE = SHIPPED / "machines.csv"
+LONG, SIDE = 500, 60  # items of a list, and rows and columns of a table, that are tested beyond training
+SAMPLES = {False: 100, True: 10}  # problems that are tested, of a list and of a table
+PIECE = 100  # rows that are computed at once of a long run
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A rule of the study, and how long it is trained."""
+
+    make: Callable[[], Rule]
+    steps: int = 1000  # of training before practice
+    run: Callable[[], list[list[str]]] | None = None  # rows of a whole run that a plain simulation gives
+
+
+def simulated(table: dict[str, str], row: Sequence[str], extra: int = 0) -> list[list[str]]:
+    """The rows of a Turing machine up to the one on which it halts, and so many more; InputError if its tape ends."""
+    rows, cells = [[*row]], [cell[-1] for cell in row]
+    at = next(place for place, cell in enumerate(row) if len(cell) == 2)
+    state = row[at][0]
+    while state + cells[at] in table:
+        cells[at], move, state = [*table[state + cells[at]]]
+        at += 1 if move == "R" else -1
+        if not 0 <= at < len(cells):
+            raise InputError("the head leaves the tape: give it more cells")
+        rows.append([*cells[:at], state + cells[at], *cells[at + 1 :]])
+    return rows + [rows[-1]] * extra
+
+
+def busy_beaver() -> list[list[str]]:
+    return simulated(machines.BUSY_BEAVER, ["0"] * 20 + ["A0"] + ["0"] * 19, extra=1)
+
+
+def collatz() -> list[list[str]]:
+    """Half of four, as a step of Collatz on the universal machine."""
+    tag, word = universal.COLLATZ, "aaaa"
+    rows = simulated(universal.UNIVERSAL, universal.tape_of(tag, word, 72))
+    if "dd" + universal.word_of(tag, rows[-1]) != universal.by_tag(tag, word):
+        raise AssertionError("the tape does not hold the word on which the tag system halts")
+    return rows
+
+
+SHORT = 300  # steps of training, for rules of few contexts
+ENTRIES = {f"rule-{number}": Entry(partial(machines.elementary, number), SHORT) for number in (110, 30, 90, 184)}
+ENTRIES |= {
+    "busy-beaver": Entry(partial(machines.turing, machines.BUSY_BEAVER, "busy-beaver"), run=busy_beaver),
+    "universal": Entry(partial(machines.turing, universal.UNIVERSAL, "universal"), run=collatz),
+    "sorting": Entry(more.sorting),
+    "division": Entry(more.division),
+    "subtraction": Entry(partial(catalogue.subtraction, 10)),
+    "comparison": Entry(more.comparison),
+}
+CHOMSKY = {  # fourteen of the fifteen tasks of Deletang et al. 2023, by the names that their generators have
+    "even_pairs": Entry(chomsky.even_pairs, SHORT),
+    "modular_arithmetic": Entry(chomsky.modular_arithmetic),
+    "parity_check": Entry(partial(catalogue.parity, 2), SHORT),
+    "cycle_navigation": Entry(partial(catalogue.cycle_navigation, 5), SHORT),
+    "stack_manipulation": Entry(chomsky.stack_manipulation, SHORT),
+    "reverse_string": Entry(chomsky.reverse_string, SHORT),
+    "modular_arithmetic_brackets": Entry(chomsky.brackets),
+    "solve_equation": Entry(partial(chomsky.brackets, 5, True)),
+    "duplicate_string": Entry(chomsky.duplicate_string, SHORT),
+    "missing_duplicate_string": Entry(chomsky.missing_duplicate, SHORT),
+    "odds_first": Entry(chomsky.odds_first, SHORT),
+    "binary_addition": Entry(partial(catalogue.addition, 2), SHORT),
+    "binary_multiplication": Entry(partial(catalogue.n_by_n, 2), SHORT),
+    "bucket_sort": Entry(partial(more.sorting, 5)),
+}
+ENTRIES |= CHOMSKY
+PARTS: dict[Callable[..., Any], tuple[Callable[..., Any], ...]] = {  # functions that are a part of a rule's
+    machines.turing: (machines.next_cell,),
+    more.sorting: (more.transposition,),
+    chomsky.odds_first: (more.transposition,),
+}
+
+
+def lines_of(make: Callable[[], Rule]) -> int:
+    """Lines of the functions that make a rule, without docstrings and empty lines."""
+    function = make.func if isinstance(make, partial) else make
+    return sum(map(own_lines, (function, *PARTS.get(function, ()))))
+
+
+def own_lines(function: Callable[..., Any]) -> int:
+    source = dedent(inspect.getsource(function))
+    (tree,) = ast.parse(source).body
+    assert isinstance(tree, ast.FunctionDef)
+    told = [statement for statement in tree.body[:1] if ast.get_docstring(tree)]
+    docstring = sum((statement.end_lineno or 0) - statement.lineno + 1 for statement in told)
+    return sum(bool(line.strip()) for line in source.splitlines()) - docstring
+
+
+def right_beyond(taught: Taught) -> float:
+    """The share of long random problems that are right to the last token."""
+    table = taught.sampler.task.table
+    batch = taught.sampler.test_batch((SIDE, SIDE) if table else LONG, SAMPLES[table], 0)
+    return float(exact_match(taught.model, batch).double().mean())
+
+
+def right_cells(taught: Taught, rows: list[list[str]]) -> int:
+    """How many cells of a whole run the model writes, if each is the one that a simulation gives; 0 otherwise.
+
+    One pass computes all tokens of a piece of the run, which is what greedy decoding writes if all are right. A piece
+    begins with the last row of the one before.
+    """
+    alphabet, columns = [*taught.sampler.task.rule.alphabet], len(rows[0])
+    known = np.array([[alphabet.index(cell) for cell in reversed(row)] for row in rows])
+    starts = np.arange(0, len(known) - 1, PIECE)
+    piece = min(PIECE, len(known) - 1) + 1
+    known = np.concatenate([known, np.repeat(known[-1:], piece, 0)])  # it has halted
+    operands = [known[starts], np.zeros((len(starts), piece), np.int64)]
+    batch = taught.sampler.batch(operands, (columns, piece))
+    tables = batch.target[:, 1:-1].reshape(len(starts), piece, columns).numpy() - taught.sampler.task.first_cell
+    same = (tables == np.stack([known[start : start + piece] for start in starts])).all()
+    return columns * len(rows) * int(same and bool(correct_digits(taught.model, batch).all()))
+
+
+def measured(name: str, seed: int) -> dict[str, Any]:
+    """Train a rule, certify it, and test it beyond training."""
+    entry, start = ENTRIES[name], time.process_time()
+    taught = teach(entry.make(), seed, entry.steps)
+    seconds = time.process_time() - start
+    certificate, rounds = taught.certificate, len(taught.wrong) - 1
+    return {
+        "rule": name,
+        "lines": lines_of(entry.make),
+        "seed": seed,
+        "contexts": certificate.contexts,
+        "wrong": taught.wrong[0],
+        "rounds": rounds,
+        "margin": float(f"{certificate.margin:.3g}"),
+        "certified": certificate.certified,
+        "right": right_beyond(taught),
+        "run": right_cells(taught, entry.run()) if entry.run else 0,
+        "seconds": round(seconds),
+        "device": device_name(),
+    }
+
+
+def study(names: Sequence[str] = (), seeds: Sequence[int] = SEEDS) -> pd.DataFrame:
+    """Train what is missing of some rules, or of all, one row a rule and seed; each is written once it is there."""
+    if strange := [name for name in names if name not in ENTRIES]:
+        raise InputError(f"{strange[0]!r} is no rule of the study: choose of {', '.join(ENTRIES)}")
+    rows: list[dict[Any, Any]] = pd.read_csv(FILE).to_dict("records") if FILE.exists() else []
+    with one_thread():
+        for name, seed in ((name, seed) for name in names or ENTRIES for seed in seeds):
+            if any((row["rule"], row["seed"]) == (name, seed) for row in rows):
+                continue
+            rows.append(measured(name, seed))
+            rows.sort(key=lambda row: ([*ENTRIES].index(row["rule"]), row["seed"]))
+            write_text(FILE, pd.DataFrame(rows).to_csv(index=False))
+    return pd.DataFrame(rows)

@@ -1,0 +1,39 @@
+// Scene 4: noise on the weights of the proven model, until a context is wrong; practice brings the proof back.
+const Break = {
+  jobs: new Jobs(), wanted: null,
+  start() {
+    byId("level").oninput = () => this.disturb(+byId("level").value);
+    byId("practise").onclick = () => this.practise();
+    this.show(adder.broken, adder.broken.level);
+  },
+  // Tries the slider's level, and after that the one where the slider has got to meanwhile.
+  async disturb(level) {
+    const busy = this.wanted !== null;
+    this.wanted = level;
+    while (!busy && this.wanted !== null) {
+      const now = this.wanted;
+      this.show(await this.jobs.run("disturb", { cells: adder.cells, weights: adder.weights, level: now }), now);
+      if (this.wanted === now) this.wanted = null;
+    }
+  },
+  show(result, level, before = "") {
+    this.now = result;
+    const { wrong, count: n, margin, answer } = result, sum = result.sum ?? readSum("314159+271828"), right = rightTokens(sum);
+    if (this.wanted === null) byId("level").value = level;
+    put("level-out", `noise of ${(level * 100).toFixed(2)}% of the weights’ size`);
+    put("broken", before + (wrong ? `${inRed(`${count(wrong)} of ${count(n)} contexts are wrong.`)} So it errs in every sum that holds one of them. The shortest:`
+      : `${count(n)} contexts, none wrong, the smallest margin is ${margin.toFixed(1)}. ${proven("sum of every length")}`));
+    put("break-picture", cone(sum, adder.cells, answer ?? right, sum.i ?? 3, { gap: 60, size: 40 }).svg(`${sum.text} by the disturbed model`));
+    put("break-said", answer ? `It writes ${inRed(written(answer))}; right is ${written(right)}.` : "");
+    byId("practise").disabled = !wrong;
+  },
+  async practise() {
+    byId("practise").disabled = byId("level").disabled = true;
+    const tell = (rounds) => put("broken", `It practises: ${rounds.map(count).join(" wrong, then ")} wrong…`);
+    tell([this.now.wrong]);
+    const { weights } = this.now.weights ? this.now : await this.jobs.run("disturb", { cells: adder.cells, weights: adder.weights, level: this.now.level });
+    const result = await this.jobs.run("practise", { cells: adder.cells, weights }, ({ rounds }) => tell(rounds));
+    byId("level").disabled = false;
+    this.show(result, 0, `${result.rounds.map(count).join(" wrong, then ")} wrong. `);
+  },
+};

@@ -1,0 +1,124 @@
+// Scene 2: the reader draws what every head sees; the model is trained under these lines, and all contexts are tried.
+const PRESETS = {
+  "ABS": [[0, 0], [1, 0], [0, 1], [1, 1], [2, 1]],
+  "ABC’s lines": [[2, 1], [0, 1], [1, 1], [1, 1], [0, 0], [1, 0], [0, 0]],
+  "too few": [[0, 0], [1, 0], [2, 1]],
+  "one place off": [[0, 1], [1, 1], [0, 2], [1, 2], [2, 1]],
+  "carries hidden": [[0, 0], [1, 0], [0, 1], [1, 1]],
+};
+const Draw = {
+  cells: PRESETS.ABS, sum: readSum("314159+271828"), i: 3, jobs: new Jobs(), seed: 1,
+  start() {
+    for (const name in PRESETS) {
+      const button = Object.assign(document.createElement("button"), { type: "button", textContent: name });
+      button.onclick = () => this.take(PRESETS[name]);
+      byId("presets").append(button);
+    }
+    const picture = byId("draw-picture");
+    picture.onpointerdown = (event) => {
+      const handle = event.target.closest("[data-head]");
+      if (handle) event.preventDefault(), handle.focus(), picture.setPointerCapture(event.pointerId), (this.held = +handle.dataset.head);
+    };
+    picture.onpointermove = (event) => this.held !== undefined && this.drag(event);
+    picture.onlostpointercapture = () => (this.held = undefined);
+    onArrows("draw-picture", (right, down, { target }) => {
+      const h = +target.dataset.head, [row, back] = this.cells[h];
+      this.move(h, row + down, row + down === 2 ? Math.max(1, back + right) : back + right);
+    });
+    byId("add").onclick = () => this.take([...this.cells, [0, 0]], this.cells.length);
+    byId("remove").onclick = () => this.take(this.cells.slice(0, -1));
+    byId("train").onclick = () => this.train(false);
+    byId("stop").onclick = () => (this.busy ? this.jobs.stop() : this.train(true));
+    this.take(adder.cells, undefined, { all: { length: adder.result.count } }, adder.history);
+    this.tell(adder.result);
+  },
+  // Other lines: what was trained under the last ones no longer counts. Before any training the page says how many
+  // contexts there are, or shows two sums that look alike and have different answers.
+  take(cells, focus, contexts = null, history = []) {
+    this.jobs.stop();
+    try {
+      contexts ??= allContexts(cells);
+    } catch {} // too many of them
+    Object.assign(this, { cells, history, half: false, contexts });
+    const alike = `${inRed("No training can help here.")} At the question mark these lines see the same in both sums, but the right answers differ:`;
+    put("contexts", !contexts ? `These lines have more than ${count(MOST)} contexts: finitely many, but too many for a page. Take a line away.`
+      : contexts.twins ? alike : `Under these lines a digit can depend on ${count(contexts.all.length)} contexts, at any length, and each has one right answer.`);
+    put("twins", (contexts?.twins ?? []).map((sum) => `<figure>${cone(sum, cells, rightTokens(sum).slice(0, sum.i), sum.i, { gap: 44 }).svg(sum.text)}
+      <figcaption>${sum.text} = ${written(rightTokens(sum))}, so <b>?</b> is ${sum.i < sum.places ? rightTokens(sum)[sum.i] : "the end"}</figcaption></figure>`).join(""));
+    put("proof", contexts && !contexts.twins ? "Nothing is trained under these lines yet." : "");
+    this.draw(focus);
+    this.chart();
+    this.buttons();
+  },
+  draw(focus) {
+    const { sum, i, cells } = this, names = ["first number", "second number", "answer"];
+    this.board = cone(sum, cells, rightTokens(sum).slice(0, i), i, { size: 46, gap: 74, width: 3 });
+    const where = (back) => (back ? `${Math.abs(back)} ${back > 0 ? "below" : "above"}` : "this place");
+    const handles = cells.map(([row, back], h) => {
+      const [x, y] = this.board.end("aby"[row], i - back, h, cells.length);
+      return `<g class="handle" data-head="${h}" tabindex="0" role="button" aria-label="head ${h + 1} sees the ${names[row]}, ${where(back)}">
+        <circle cx="${x}" cy="${y}" r="15" fill="transparent"/><circle class="knob" cx="${x}" cy="${y}" r="6.5" fill="${COLORS[h]}"/></g>`;
+    });
+    put("draw-picture", this.board.svg("the heads’ lines over the cells of a sum", handles.join("")).replace('role="img"', 'role="group"'));
+    if (focus !== undefined) byId("draw-picture").querySelector(`[data-head="${focus}"]`).focus();
+  },
+  // Moves a head's line to a cell, if there is one and it is written before this place.
+  move(h, row, back) {
+    const possible = isIn(row, 3) && back >= (row === 2 ? 1 : -2) && back <= 3;
+    if (possible && this.cells[h].join() !== [row, back].join()) this.take(this.cells.map((cell, n) => (n === h ? [row, back] : cell)), h);
+  },
+  drag({ clientX, clientY }) {
+    const { board, sum } = this, { left, top, width } = byId("draw-picture").firstElementChild.getBoundingClientRect(), scale = board.width / width;
+    const place = sum.places - Math.floor(((clientX - left) * scale) / board.size), y = (clientY - top) * scale;
+    const row = ["a", "b", "y"].findIndex((name) => y < board.y(name) + board.size * 0.6);
+    this.move(this.held, row, this.i - place);
+  },
+  async train(go) {
+    const { cells } = this;
+    Object.assign(this, { busy: true, half: false, seed: go ? this.seed : this.seed + 1, history: go ? this.history : [] });
+    put("proof", "It trains…");
+    this.buttons();
+    const news = ({ rounds, step, loss, right }) => {
+      if (cells !== this.cells) return;
+      if (rounds) return put("proof", `Practice on wrong contexts: ${rounds.map(count).join(", then ")} wrong.`);
+      this.history.push([step, loss, ...right]);
+      this.chart();
+    };
+    const result = await this.jobs.run("train", { cells, seed: this.seed, go }, news);
+    Object.assign(this, { busy: false, half: cells === this.cells && result.stopped });
+    this.buttons();
+    if (cells !== this.cells) return;
+    if (result.stopped) return put("proof", `Stopped after ${result.step} steps.`);
+    setAdder(cells, result);
+    this.tell(result);
+    if (result.sum) Type.show(sumOf(...result.sum.text.split("+"), 7));
+  },
+  buttons() {
+    const { busy, half, contexts, cells } = this;
+    const disabled = { train: busy || !contexts, stop: !busy && !half, add: cells.length >= HEADS, remove: cells.length < 2 };
+    for (const id in disabled) byId(id).disabled = disabled[id];
+    put("train", contexts?.twins ? "Train anyway" : "Train");
+    put("stop", half ? "Go on" : "Stop");
+  },
+  tell({ count: n, wrong, margin, bits, sum, answer, seconds, largest }) {
+    const tried = `All <b>${count(n)}</b> contexts tried in ${seconds.toFixed(2)} s, with weights of ${bits} bits.`;
+    const exact = `All numbers here are whole multiples of one power of two, and no sum of them can pass 2<sup>${Math.ceil(Math.log2(largest))}</sup> of it. Below 2<sup>53</sup> nothing is rounded.`;
+    put("proof", wrong ? `${tried} ${inRed(`${count(wrong)} are wrong.`)} The shortest sum that holds one: <span class="wrong big">${sum.text} = ${written(answer)}</span>
+      <small>Right is ${written(rightTokens(sum))}. It now stands in scene 1.</small>`
+      : `${tried} None is wrong; the right token leads by at least ${margin.toFixed(1)}. <span class="big">${proven("sum of every length")}</span> <small>${exact}</small>`);
+  },
+  // Loss, and the share of sums that are right at three lengths, over the steps of training.
+  chart() {
+    const [left, right, low, high] = [40, 368, 180, 14], colors = ["#9a9488", "#9cc2e8", "#4f8fd0", "#17406f"];
+    const x = (step) => left + (step / 2000) * (right - left), y = (share) => low - share * (low - high);
+    const shown = [(loss) => y(Math.min(1, Math.max(0, (Math.log10(loss) + 8) / 9))), y, y, y], names = ["loss", ...LENGTHS.map((n) => `${n} digits`)];
+    const text = (px, py, what, anchor, color = "") => `<text x="${px}" y="${py}" font-size="12" style="text-anchor:${anchor};fill:${color}">${what}</text>`;
+    const axes = [0, 0.5, 1].map((v) => `<path class="grid" d="M${left},${y(v)}H${right}"/>${text(left - 6, y(v), `${v * 100}%`, "end")}`);
+    const steps = [0, 1000, 2000].map((v) => text(x(v), 198, v ? count(v) : "0 steps", "middle"));
+    const curves = names.map((name, n) => `<polyline class="curve" stroke="${colors[n]}" ${n ? "" : 'stroke-dasharray="3 4"'} points="${this.history
+      .map((row) => [x(row[0]), shown[n](row[n + 1])].map((v) => v.toFixed(1)).join()).join(" ")}"/>${text(right + 14, n ? y(1) + 17 * n - 17 : y(0), name, "start", colors[n])}`);
+    put("chart", `<svg viewBox="0 0 460 210" style="max-width:460px" role="img" aria-label="loss and accuracy while it learns">${[...axes, ...steps, ...curves].join("")}</svg>`);
+    const last = this.history.at(-1), percent = last?.slice(2).map((v) => `${Math.round(v * 100)}%`).join(", ");
+    put("chart-text", last ? `Step ${count(last[0])}, loss ${last[1].toPrecision(2)}; right at 6, 20 and 60 digits: ${percent}` : "Training takes some five seconds.");
+  },
+};

@@ -1,0 +1,245 @@
+"""Rules of machines and of more tasks beside plain Python, and the study that trains them."""
+
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from abc_nb import Input, InputError, Rule, Sampler, Task, operand
+from abc_nb.bias.lines import Lines, on_lines
+from abc_nb.problems import catalogue, chomsky, more, universal
+from abc_nb.problems.machines import BUSY_BEAVER, turing
+from abc_nb.specs.spec import specify_task
+from abc_nb.taught import Taught
+from audit import machines as study
+
+BITS = st.text("01", min_size=1, max_size=12)
+DIGIT = st.text("01234", min_size=1, max_size=1)
+NAMES = {"+": "plus", "-": "minus", "*": "times", "(": "open", ")": "close", "=": "equals"}
+
+
+def answer(rule: Rule, problem: str) -> str:
+    """The right answer; what is typed is read, and comes back as it was typed."""
+    task = Task.of(rule)
+    assert task.typed(task.read(problem)) == problem
+    return task.right_answer(problem)
+
+
+def spaced(symbols: Any) -> str:
+    return " ".join(NAMES.get(symbol, symbol) for symbol in symbols)
+
+
+# ---- the universal machine
+
+
+@st.composite
+def tag_systems(draw: st.DrawFn) -> dict[str, str]:
+    """Up to three letters, each for a word that begins with it or with a later one, and one that halts."""
+    letters = "abcd"[: draw(st.integers(2, 4))]
+    rest = st.text(letters, max_size=2)
+    return {letter: draw(st.sampled_from(letters[at:])) + draw(rest) for at, letter in enumerate(letters[:-1])}
+
+
+def word_after(tag: dict[str, str], word: str, most: int) -> str | None:
+    """The word on which a tag system halts, by a queue; None where that takes long or one letter is left."""
+    for _ in range(most):
+        if word[:1] not in tag:
+            return word
+        if len(word) < 2:
+            return None
+        word = word[2:] + tag[word[0]]
+    return None
+
+
+@settings(max_examples=30)
+@given(tag_systems(), st.text("abcd", min_size=2, max_size=4))
+def test_the_universal_machine_does_what_a_tag_system_does(tag: dict[str, str], word: str) -> None:
+    halting = {letter for one in tag.values() for letter in one} - {*tag}
+    assume(len(halting) == 1 and {*word} <= {*tag} | halting)
+    final = word_after(tag, word, 6)
+    assume(final is not None and len(final) > 1)
+    rows = study.simulated(universal.UNIVERSAL, universal.tape_of(tag, word, 400))
+    assert universal.word_of(tag, rows[-1]) == str(final)[2:] == universal.by_tag(tag, word)[2:]
+
+
+@pytest.mark.parametrize("count", [3, 4, 6])
+def test_a_step_of_collatz_runs_on_the_universal_machine(count: int) -> None:
+    rows = study.simulated(universal.UNIVERSAL, universal.tape_of(universal.COLLATZ, "a" * count, 150))
+    assert 2 + len(universal.word_of(universal.COLLATZ, rows[-1])) == (
+        count // 2 if count % 2 == 0 else (3 * count + 1) // 2
+    )
+
+
+@given(st.lists(st.text("ab", max_size=2), min_size=2, max_size=2), st.text("ab", min_size=2, max_size=3))
+def test_a_pair_of_an_idle_letter_changes_no_word(words: list[str], word: str) -> None:
+    """So every tag system can be written on the machine's tape, whatever its words begin with."""
+    plain = {"a": words[0] + "H", "b": "H" + words[1]}
+    final = word_after(plain, word, 8)
+    assume(final is not None)
+    idle = word_after({letter: f"zz{then}" for letter, then in plain.items()} | {"z": "zz"}, word, 80)
+    assert idle is not None and idle.replace("z", "") == final
+
+
+def test_what_is_no_tag_system_or_has_not_halted_is_refused() -> None:
+    for tag in ({"a": "a"}, {"a": "bc"}, {"a": "", "b": "c"}):
+        with pytest.raises(InputError, match="a tag system needs one letter that stands for nothing"):
+            universal.program(tag)
+    with pytest.raises(InputError, match="b stands for a word whose first letter comes before it"):
+        universal.program({"a": "bc", "b": "ac"})
+    for word in ("a", "ax"):
+        with pytest.raises(InputError, match="is no word of this tag system"):
+            universal.tape_of(universal.COLLATZ, word, 0)
+    with pytest.raises(InputError, match="has not halted"):
+        universal.word_of(universal.COLLATZ, universal.tape_of(universal.COLLATZ, "aaaa", 9))
+    with pytest.raises(InputError, match="becomes shorter than two letters"):
+        universal.by_tag(universal.COLLATZ, "aa")
+    with pytest.raises(InputError, match="the head leaves the tape"):
+        study.simulated(universal.UNIVERSAL, universal.tape_of(universal.COLLATZ, "aaaa", 9))
+
+
+@pytest.mark.parametrize("table", [BUSY_BEAVER, universal.UNIVERSAL])
+def test_a_machines_table_of_cells_is_its_simulation(table: dict[str, str]) -> None:
+    rule = turing(table)
+    row = ["0"] * 20 + ["A0"] + ["0"] * 19 if table is BUSY_BEAVER else universal.tape_of({"a": "b"}, "aaaa", 40)
+    rows = study.simulated(table, row, extra=2)[:200]
+    task = Task.of(rule)
+    cells = task.cells(task.read(f"{' '.join(row)} * {' '.join('0' * len(rows))}"))[0, :, ::-1]
+    assert [[task.digits[number] for number in one] for one in cells] == rows
+
+
+# ---- other rules
+
+
+@given(st.integers(0, 10**9), st.text("123456789", min_size=1, max_size=4))
+def test_a_row_of_division_divides_by_a_digit(number: int, divisors: str) -> None:
+    quotient, rule = number, more.division()
+    for divisor in divisors:
+        quotient //= int(divisor)
+    assert answer(rule, f"{number}/{divisors}") == str(quotient).zfill(len(str(number)))
+
+
+@given(st.text("0123456789", min_size=1, max_size=12), st.integers(0, 3))
+def test_passes_bring_items_in_order(items: str, further: int) -> None:
+    assert answer(more.sorting(), f"{items}*{'0' * (len(items) + 1 + further)}") == "".join(sorted(items))
+
+
+@given(BITS)
+def test_passes_part_items_by_their_place(items: str) -> None:
+    assert answer(chomsky.odds_first(), f"{items}*{'0' * (len(items) + 1)}") == items[1::2] + items[::2]
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.sampled_from([2, 3, 10]))
+def test_a_comparison_says_which_number_is_larger(a: int, b: int, base: int) -> None:
+    first, second = np.base_repr(a, base), np.base_repr(b, base)
+    said = Task.of(more.comparison(max(base, 3))).right_answer(f"{first}?{second}")
+    assert said == ("0" if a == b else "1" if a < b else "2")
+
+
+@given(BITS)
+def test_strings(bits: str) -> None:
+    assert answer(chomsky.even_pairs(), bits) == str(sum(a != b for a, b in pairwise(bits)) % 2)
+    assert answer(chomsky.duplicate_string(), f"{bits}*00") == bits * 2
+    task, source = Task.of(chomsky.reverse_string()), Sampler(Task.of(chomsky.reverse_string())).typed_batch(bits)
+    assert task.text(source.source[0].tolist()) == ["$", *bits, "&"]
+    assert task.text(source.target[0].tolist()) == ["$", *reversed(bits), "&"]
+
+
+@given(BITS, st.data())
+def test_the_missing_symbol_is_that_of_the_other_string(bits: str, data: st.DataObject) -> None:
+    missing, twice = data.draw(st.integers(0, 2 * len(bits) - 1)), [*bits * 2]
+    symbol, twice[missing] = twice[missing], "2"
+    assert answer(chomsky.missing_duplicate(), f"{''.join(twice[: len(bits)])}={''.join(twice[len(bits) :])}") == symbol
+
+
+@given(DIGIT, st.lists(st.tuples(st.sampled_from("+-*"), DIGIT), max_size=9))
+def test_a_sum_of_products_has_its_value_modulo_five(first: str, rest: list[tuple[str, str]]) -> None:
+    expression = first + "".join(sign + digit for sign, digit in rest)
+    assert answer(chomsky.modular_arithmetic(), spaced(expression))[0] == str(eval(expression) % 5)
+
+
+SUMS = st.recursive(
+    st.builds("{}{}".format, st.sampled_from(["", "-"]), DIGIT) | st.builds("({})".format, DIGIT),
+    lambda part: st.builds("({}{}{})".format, part, st.sampled_from("+-"), part),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=30)
+@given(SUMS, st.data())
+def test_a_sum_in_brackets_has_its_value_and_an_equation_its_solution(expression: str, data: st.DataObject) -> None:
+    value, depth = eval(expression) % 5, " ".join("0" * (3 + expression.count("(")))
+    assert answer(chomsky.brackets(), f"{depth} | plus {spaced(expression)}") == str(value)
+    place = data.draw(st.sampled_from([at for at, sign in enumerate(expression) if sign.isdigit()]))
+    equation = f"{expression[:place]}x{expression[place + 1 :]}={value}"
+    solution = answer(chomsky.brackets(unknown=True), f"{depth} | plus {spaced(equation)}")
+    assert solution == expression[place]
+    assert [x for x in range(5) if eval(equation.partition("=")[0], {"x": x}) % 5 == value] == [int(solution)]
+
+
+@given(BITS, st.lists(st.sampled_from(["pop", "push-0", "push-1"]), max_size=9))
+def test_actions_change_a_stack(stack: str, actions: list[str]) -> None:
+    left = [*stack]
+    for action in actions:
+        left = left[:-1] if action == "pop" else [*left, action[-1]]
+    said = answer(chomsky.stack_manipulation(), f"{' '.join(stack)} | {' '.join(['pop', *actions])}").split()
+    assert said == ["empty"] * (len(said) - len(left)) + left
+
+
+def test_each_line_by_hand_shows_what_the_rule_reads_from_either_end() -> None:
+    """An operand whose first place is its leftmost is followed to the right, along columns and along rows."""
+    for left, right in product([False, True], repeat=2):
+        inputs = Input("place", 2, from_left=left), Input("row", 2, from_left=right)
+        rule = Rule(
+            "both", lambda state, a, b: (a ^ b, state), inputs, "01", (operand(0), operand(1)), notation="symbols"
+        )
+        task = Task.of(rule)
+        layout = task.layout((3, 4))
+        lines = [line for line in Lines.one_key_per_head(layout, 2, 1).lines if line.attention == "cross"]
+        for number, line in enumerate(lines):
+            shown = on_lines([line], layout, "cross", 2)
+            places = [step % 3 if number == 0 else step // 3 for step in range(12)]
+            assert shown.index[:12, 0].tolist() == layout.operands[number].columns[places].tolist()
+        first, second = ("011" if left else "110"), ("0010" if right else "0100")
+        assert task.cells(task.read(f"{first}*{second}"))[0].tolist() == [[0, 1, 1], [0, 1, 1], [1, 0, 0], [0, 1, 1]]
+
+
+# ---- the study
+
+
+def test_the_table_of_the_study_has_every_rule_in_five_seeds() -> None:
+    rows = pd.read_csv(study.FILE)
+    assert not rows.duplicated(["rule", "seed"]).any() and {*rows.rule} <= {*study.ENTRIES}
+    assert rows.certified.eq(rows.margin > 0).all() and (rows.right[rows.certified] == 1).all()
+    for name, own in rows.groupby("rule"):
+        assert own.lines.eq(study.lines_of(study.ENTRIES[name].make)).all()
+    assert {*rows[rows.run > 0].rule} == {"busy-beaver", "universal"}
+
+
+def test_the_study_trains_nothing_that_is_there_and_refuses_what_it_does_not_have() -> None:
+    before = study.FILE.read_bytes()
+    frame = study.study(["universal"], [0])
+    assert study.FILE.read_bytes() == before and len(frame) == len(pd.read_csv(study.FILE))
+    with pytest.raises(InputError, match="'rule-1' is no rule of the study: choose of rule-110"):
+        study.study(["rule-1"])
+
+
+def test_a_run_is_right_only_if_every_cell_is() -> None:
+    """An untrained model's is not; one row that is no step of the machine is seen before the model is asked."""
+    spec = specify_task(Task.of(turing(BUSY_BEAVER)), "abs-unpractised", "quick")
+    taught = Taught(spec.build(0), spec.sampler, None, ())  # type: ignore[arg-type]
+    assert study.right_cells(taught, study.busy_beaver()) == 0
+
+
+def test_lines_are_counted_without_docstring_and_empty_lines() -> None:
+    assert study.lines_of(catalogue.successor) == 4
+    assert study.lines_of(chomsky.reverse_string) == 3
+
+
+@pytest.mark.slow
+def test_a_rule_is_taught_and_measured() -> None:
+    row = study.measured("duplicate_string", 0)
+    assert row["certified"] and row["right"] == 1 and row["contexts"] == 18 and row["lines"] == 5
