@@ -229,7 +229,7 @@ def practise(
     problems hold wrong contexts. InputError for a model that can have no certificate.
     """
     contexts = contexts_of(model, sampler)
-    count, most = sum(contexts.counts.values()), MOST * recipe.steps * rounds
+    count, most = sum(contexts.counts.values()), MOST * recipe.steps * max(1, rounds)
     if count > most:
         raise InputError(f"no practice: there are {count:,} contexts, and at most {most:,} are tried")
     trial, practice = AllContexts(model, [contexts]), ToPractise(model, contexts, recipe, seed)
