@@ -6,7 +6,7 @@ from abc_nb.certificates.certify import Certificate, attempt
 from abc_nb.common.errors import InputError
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
-from abc_nb.specs.experiment import Name, train_command
+from abc_nb.specs.experiment import Name, how_to_train
 from abc_nb.specs.spec import spec
 
 
@@ -19,7 +19,7 @@ def load(name: str | Name, seed: int = 0, profile: str = "quick", changes: Seque
     wanted = spec(name, profile, changes)
     run = store.find(wanted, seed)
     if run is None:
-        advice = f"run `{train_command(wanted, seed)}` first{store.nothing_shipped()}"
+        advice = f"{how_to_train(wanted, seed)}{store.nothing_shipped()}"
         raise InputError(f"{wanted.name}, seed {seed}, is not trained yet: {advice}")
     return run
 

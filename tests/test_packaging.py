@@ -87,6 +87,7 @@ def test_a_wheel_works_away_from_the_checkout(tmp_path: Path) -> None:
     assert answer == (0, "1\n") and table[1].count("\n") >= 9
     assert "train needs the project's checkout" in refused[1]
     assert "set ABC_NB_RESULTS to the folder results of a checkout" in absent[1]
+    assert "run `abc-nb train addition-vanilla` first in the project's checkout" in absent[1]
     assert all((code, sentence.count("\n")) == (2, 1) for code, sentence in (refused, absent))
 
 

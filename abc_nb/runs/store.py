@@ -36,7 +36,7 @@ from abc_nb.model.eight_bits import packed, unpacked
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.experiment import Experiment, train_command
+from abc_nb.specs.experiment import Experiment, how_to_train
 from abc_nb.training.evaluation import tidy
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
@@ -119,9 +119,7 @@ class Run:
     def state(self) -> dict[str, Tensor]:
         """The trained weights; InputError if they are not there, or not those of this run."""
         if self.weights is None:
-            raise InputError(
-                f"{self.spec.name} was shipped without its weights: run `{train_command(self.spec, self.seed)}`"
-            )
+            raise InputError(f"{self.spec.name} was shipped without its weights: {how_to_train(self.spec, self.seed)}")
         tensors = weights_in(self.weights, self.prefix)
         if checksum(tensors) != self.checksum:
             raise InputError(f"{self.folder} does not hold the weights of {self.key}: train it again")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from abc_nb.common import paths
 from abc_nb.common.config import digest
 from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import Task
@@ -92,3 +93,8 @@ def train_command(experiment: Experiment | str | Name, seed: int = 0, profile: s
     return (
         f"abc-nb train {experiment}" + f" --profile {profile}" * (profile != "quick") + f" --seed {seed}" * (seed != 0)
     )
+
+
+def how_to_train(experiment: Experiment, seed: int) -> str:
+    """The advice where a run is not there; an installed package cannot train."""
+    return f"run `{train_command(experiment, seed)}` first" + " in the project's checkout" * (not paths.CHECKOUT)
