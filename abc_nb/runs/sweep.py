@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -44,6 +45,9 @@ def sweep(jobs: Sequence[Job], dask: str | None = None) -> list[str]:
     folder, failures = paths.runs(), list[str]()
     folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     with ExitStack() as stack:
+        # joblib replaces a worker whose memory has grown, and warns of it. No job is lost by that.
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", "A worker stopped")
         if dask is not None:
             stack.enter_context(client(dask))
             stack.enter_context(joblib.parallel_config("dask", wait_for_workers_timeout=PATIENCE))
