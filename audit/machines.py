@@ -16,11 +16,12 @@ from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.common.paths import SHIPPED
-from abc_nb.problems import catalogue, chomsky, machines, more, universal
+from abc_nb.problems import catalogue, machines
 from abc_nb.problems.rules import Rule
 from abc_nb.specs.spec import SEEDS
 from abc_nb.taught import Taught, teach
 from abc_nb.training.evaluation import correct_digits, exact_match
+from audit.rules import chomsky, more, universal
 
 FILE = SHIPPED / "machines.csv"
 LONG, SIDE = 500, 60  # items of a list, and rows and columns of a table, that are tested beyond training

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from abc_nb import Input, InputError, Rule, Sampler, Task, operand
 from abc_nb.bias.lines import Lines, on_lines
-from abc_nb.problems import catalogue, chomsky, more, universal
+from abc_nb.problems import catalogue
 from abc_nb.problems.machines import BUSY_BEAVER, turing
 from abc_nb.specs.spec import specify_task
 from abc_nb.taught import Taught
 from audit import machines as study
+from audit.rules import chomsky, more, universal
 
 BITS = st.text("01", min_size=1, max_size=12)
 DIGIT = st.text("01234", min_size=1, max_size=1)

@@ -11,8 +11,8 @@ import numpy as np
 
 from abc_nb.problems.catalogue import Words
 from abc_nb.problems.digits import DIGITS, Digits
-from abc_nb.problems.more import ABOVE, transposition
 from abc_nb.problems.rules import EDGE, Input, Rule, cell, operand
+from audit.rules.more import ABOVE, transposition
 
 # ---- one row
 
