@@ -20,11 +20,11 @@ from abc_nb.specs.experiment import LANGUAGE, Name
 from abc_nb.specs.models import known
 from abc_nb.specs.names import ARITHMETIC, LISTS
 from abc_nb.specs.spec import GROUPS, Spec, spec
-from abc_nb.specs.traced import TRACED
+from audit.models import TABLES
 from audit.results import Results
 from audit.studies import ABLATED, BASES, STUDIES
 
-TABLES_PRACTISED = tuple(name for name, model in TRACED.items() if model.practice)
+TABLES_PRACTISED = tuple(name for name, model in TABLES.items() if model.practice)
 WRONG = ["task", "model", "seed", "problem", "answer", "right"]
 
 

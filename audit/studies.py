@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from abc_nb.specs import models as course
-from abc_nb.specs import traced
 from abc_nb.specs.experiment import Name
 from abc_nb.specs.names import ARITHMETIC, LISTS, matching
 from abc_nb.specs.spec import Spec, specify
@@ -70,7 +69,7 @@ STUDIES = {
     "wide factors": Study(("n-by-3",), tuple(models.WIDER)),
     "factors in base 4": Study(FACTORS, FACTOR_MODELS, (4,)),
     "products": Study(
-        ("n-by-n",), tuple(dict.fromkeys(("vanilla", *SOLVED, *traced.TRACED))), corner=5, profiles=TIGHT
+        ("n-by-n",), tuple(dict.fromkeys(("vanilla", *SOLVED, *models.TABLES))), corner=5, profiles=TIGHT
     ),
     "products in other bases": Study(("n-by-n",), ("abs-unpractised", "abs"), (2, 16), profiles=TIGHT),
     "limits": Study(("direct-n-by-n", "direct-listops-nested"), ("vanilla",)),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb.bias import Line, Lines
-from abc_nb.bias.alibi import ALiBi, PlacedALiBi, RunningALiBi
+from abc_nb.bias.alibi import ALiBi
 from abc_nb.bias.base import Attention, Bias, Causal
 from abc_nb.bias.spans import SpanLines
 from abc_nb.bias.window import Near, Sides, Window
@@ -19,6 +19,7 @@ from abc_nb.model.attention import Record
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS, Layout, binary_aligned, binary_natural, unary
 from abc_nb.problems.tasks import Task
+from audit.positions.distances import PlacedALiBi, RunningALiBi
 
 WIDTHS, WINDOWS = st.integers(1, 20), st.integers(0, 4)
 LAYOUTS = layouts(WIDTHS)
@@ -118,11 +119,11 @@ def tokens(count: int, seed: int) -> Tensor:
     return torch.randint(14, (3, count), generator=torch.Generator().manual_seed(seed))
 
 
-def test_all_biases_of_the_package_are_here() -> None:
+def test_all_biases_are_here() -> None:
     def below(kind: type) -> set[type]:
         return {kind}.union(*(below(each) for each in kind.__subclasses__()))
 
-    ours = {kind for kind in below(Bias) if kind.__module__.startswith("abc_nb.")} - {Bias}
+    ours = {kind for kind in below(Bias) if kind.__module__.startswith(("abc_nb.", "audit."))} - {Bias}
     assert ours == {type(bias) for bias in BIASES} | {SpanLines}  # which is one of rows of text: test_spans
     with pytest.raises(InputError, match="is of text"):
         made(SpanLines(2), "decoder-only")(tokens(LAYOUT.source_length, 1), tokens(3, 2), LAYOUT)

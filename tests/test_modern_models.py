@@ -9,11 +9,11 @@ import pytest
 from helpers import SAMPLER, TINY, build
 from torch import Tensor
 
-from abc_nb.model.positions import ShortRelative
 from abc_nb.specs import recipes as profiles
 from abc_nb.specs.spec import spec
 from abc_nb.training.problems import loss_of, phases
 from audit.models import MODERN
+from audit.positions.distances import ShortRelative
 
 
 @pytest.mark.parametrize("name", MODERN)

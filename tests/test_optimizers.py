@@ -8,8 +8,8 @@ import torch
 from helpers import SHORT, TINY, build
 from torch import Tensor
 
-from abc_nb.model.positions import Fire
 from abc_nb.training.optimizers import Muon
+from audit.positions.distances import Fire
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:

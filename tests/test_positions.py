@@ -13,14 +13,21 @@ from torch import Tensor, nn
 from abc_nb.common.errors import InputError
 from abc_nb.model import positions
 from abc_nb.model.attention import MultiHeadAttention
-from abc_nb.model.positions.base import Index, Learned, NoPosition, PositionEncoding, Sinusoidal
-from abc_nb.model.positions.digits import Abacus, Coupling, TableCoupling
-from abc_nb.model.positions.relative import Fire, Kerple, Randomized, Relative, Sandwich, TransformerXL
-from abc_nb.model.positions.rotary import InterpolatedRotary, NTKRotary, Rotary
+from abc_nb.model.positions import Index, NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout, SourceIndex, binary_aligned, binary_natural, unary
 from abc_nb.specs.spec import spec
 from abc_nb.training.problems import phases
+from audit.positions.digits import Abacus, Coupling, Learned, TableCoupling
+from audit.positions.distances import (
+    Fire,
+    InterpolatedRotary,
+    Kerple,
+    NTKRotary,
+    Randomized,
+    Sandwich,
+    TransformerXL,
+)
 
 SIZE, HEADS = 8, 3
 QUERIES, KEYS = torch.tensor([0, 1, 2, 9]), torch.tensor([30, 3, 2, 1, 0])  # counted from either end

@@ -169,7 +169,7 @@ def test_a_pattern_matches_names_and_the_name_of_a_study_its_experiments() -> No
 def test_a_registered_model_is_found_by_name_and_takes_no_other_models_name() -> None:
     model = replace(models_of(Task("addition"))["vanilla"], title="Mine")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(models, "_registered", {})
+        patched.setattr(models, "_registered", {False: {}, True: {}})
         register({"mine": model})
         register({"mine": model})
         assert parse("addition-mine-base4") == Name("addition", "mine", 4)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from abc_nb.bias.window import Window
 from abc_nb.common.errors import InputError
-from abc_nb.model import positions
 from abc_nb.model.positions import PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.layouts import SOS
@@ -25,6 +24,8 @@ from abc_nb.training.fit import Progress, fit, stream
 from abc_nb.training.problems import Problems, loss_of, losses_in_parts, phases, train
 from abc_nb.training.recipe import OneCycle, TrainingConfig
 from abc_nb.training.status import LOGGED, Status
+from audit.positions.digits import Abacus
+from audit.positions.distances import Randomized
 
 
 def test_a_small_task_is_learned_at_every_length() -> None:
@@ -58,7 +59,7 @@ def test_every_seed_and_step_has_a_stream_of_its_own_below_4096_that_of_shipped_
     assert all(stream(seed, step) == seed * 2**20 + step for seed, step in pairs if seed < 4096)
 
 
-@pytest.mark.parametrize("position", [Sinusoidal(3), positions.Randomized(), positions.Abacus()])
+@pytest.mark.parametrize("position", [Sinusoidal(3), Randomized(), Abacus()])
 def test_dropout_positions_and_data_follow_from_the_step_whatever_else_drew_random_numbers(
     position: PositionEncoding,
 ) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import Attention, Bias, causal, check_order, key_count, query_count
+from abc_nb.bias.base import Attention, Bias, causal, check_order, query_count
 from abc_nb.problems.layouts import Layout
 
 
@@ -32,25 +32,6 @@ class ALiBi(Bias):
     def places(self, layout: Layout) -> Tensor:
         """The place of each column (source_length,): how far it is to the left of the units."""
         return layout.units - torch.arange(layout.source_length)
-
-
-@dataclass(frozen=True)
-class PlacedALiBi(ALiBi):
-    """ALiBi with digits counted from the units of their own operand, as `source_index` by place."""
-
-    def places(self, layout: Layout) -> Tensor:
-        return torch.from_numpy(layout.source_index("place")) - 1
-
-
-@dataclass(frozen=True)
-class RunningALiBi(Bias):
-    """ALiBi of a decoder-only model: problem and answer are one sequence, in which distance is counted."""
-
-    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
-        queries, keys = torch.arange(query_count(layout, attention)), torch.arange(key_count(layout, attention))
-        if attention == "cross":
-            return by_distance(layout.source_length + queries, keys, heads)
-        return causal(len(queries)) + by_distance(queries, keys, heads)
 
 
 def by_distance(queries: Tensor, keys: Tensor, heads: int) -> Tensor:

@@ -7,7 +7,6 @@ import pandas as pd
 from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.models import known
-from abc_nb.specs.traced import TRACED
 
 
 def of_model(name: str) -> str:
@@ -21,7 +20,7 @@ def of_models(names: Iterable[str]) -> dict[str, str]:
     Decoder-only models, and baselines trained at three widths, say so where the others are shown, too.
     """
     titles = {name: name for name in names}
-    every = TRACED | known()
+    every = known(tables=True) | known()
     models = {name: every[name] for name in titles if name in every}
     both_kinds = len({model.kind for model in models.values()}) > 1
     for name, model in models.items():

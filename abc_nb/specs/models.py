@@ -80,22 +80,22 @@ MODELS = (
     BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE} | PAIR | GRID | WINDOWS | DECODER_ONLY | PRACTISED
 )
 MODELS |= before_practice(MODELS)
-_registered: Models = {}
+_registered: dict[bool, Models] = {False: {}, True: {}}  # of tasks whose output is a row, and a table
 
 
-def register(rows: Mapping[str, Model]) -> None:
+def register(rows: Mapping[str, Model], tables: bool = False) -> None:
     """Add models to the table, as the audit does; InputError for a name that another model has."""
     for name, model in rows.items():
-        if known().get(name, model) != model:
+        if known(tables).get(name, model) != model:
             raise InputError(f"{name!r} is the name of another model: choose another name")
-    _registered.update(rows)
+    _registered[tables].update(rows)
 
 
-def known() -> Models:
-    """This table's models and those that were registered, by name."""
-    return MODELS | _registered
+def known(tables: bool = False) -> Models:
+    """This table's models and those that were registered, by name; of tasks whose output is a table, fewer ones."""
+    return (TRACED if tables else MODELS) | _registered[tables]
 
 
 def models_of(task: Task) -> Models:
-    """What a MODEL in TASK-MODEL stands for: of tasks whose output is a table, fewer and smaller models."""
-    return TRACED if task.table else known()
+    """What a MODEL in TASK-MODEL stands for."""
+    return known(task.table)

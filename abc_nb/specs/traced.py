@@ -6,7 +6,7 @@ from typing import Any
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.model import positions
-from abc_nb.specs.model import Model, all_practised, before_practice, decoder_only, layers
+from abc_nb.specs.model import Model, Models, all_practised, before_practice, decoder_only, layers
 
 ONE_LAYER = layers(0, 1) | {"feed_forward": 512}  # since every cell follows from a few others in one step
 
@@ -25,17 +25,24 @@ ENCODER_DECODER = {
     ),
     "nope": traced("NoPE", positions.NoPosition()),
     "rope": traced("RoPE", positions.Rotary()),
-    # With 200 starts, as elsewhere, a thousand steps do not train the vectors: validation ends at 27%.
-    "coupling": traced("Position coupling", positions.TableCoupling(starts=50)),
 }
-RUNNING = {  # decoder-only ones, of which ABS and ABC have no positions
-    f"decoder-{name}": decoder_only(model, size=ONE_LAYER, parent="decoder-vanilla")
-    for name, model in ENCODER_DECODER.items()
-}
-RUNNING |= {name: replace(model, source_index="right") for name, model in RUNNING.items() if model.tested == "tables"}
-FIRST, *OTHERS = (ENCODER_DECODER | RUNNING).items()
-# The sizes of table that ABS is trained on, for the plain model too.
-SIZES = traced("Vanilla, five sizes", positions.Sinusoidal(), training="traced_plain")
-TRACED = dict([FIRST, ("vanilla-sizes", SIZES), *OTHERS])
-TRACED |= all_practised(TRACED)
-TRACED |= before_practice(TRACED)
+
+
+def with_decoders(models: Models) -> Models:
+    """The models, the same as decoder-only ones, of which ABS and ABC have no positions, and those practised."""
+    running = {
+        f"decoder-{name}": decoder_only(model, size=ONE_LAYER, parent="decoder-vanilla")
+        for name, model in models.items()
+    }
+    running |= {
+        name: replace(model, source_index="right") for name, model in running.items() if model.tested == "tables"
+    }
+    first, *others = (models | running).items()
+    # The sizes of table that ABS is trained on, for the plain model too.
+    sizes = traced("Vanilla, five sizes", positions.Sinusoidal(), training="traced_plain")
+    found = dict([first, ("vanilla-sizes", sizes), *others])
+    found |= all_practised(found)
+    return found | before_practice(found)
+
+
+TRACED = with_decoders(ENCODER_DECODER)

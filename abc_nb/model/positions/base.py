@@ -4,14 +4,12 @@
 to the tokens; `rotate` and `logits` change queries, keys and logits in each attention, with what it has `learned`.
 """
 
-import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 
 
@@ -22,17 +20,9 @@ class Index(NamedTuple):
     target: Tensor  # (target_length,)
 
 
-def offsets(index: tuple[Tensor, Tensor]) -> Tensor:
-    """Key position - query position: (query, key)."""
-    queries, keys = index
-    return keys - queries[:, None]
-
-
 @dataclass(frozen=True)
 class PositionEncoding:
     """What every encoding can be asked; a kind of encoding overrides what it does."""
-
-    from_units: ClassVar[bool] = False  # whether the source is counted from its units
 
     def trained_on(self, layout: Layout) -> "PositionEncoding":
         """The same encoding, which knows the longest layout of its training."""
@@ -45,21 +35,13 @@ class PositionEncoding:
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
         """The positions of tokens whose index, counted from the model's end of the source, is `index`.
 
-        From the units, the digit of a place stands where the output token of that place is predicted. What is drawn in
-        training follows from torch's generator. InputError for a layout that takes more positions than there are.
+        What is drawn in training follows from torch's generator. InputError for a layout that does not fit.
         """
-        if not self.fits(layout):
-            most = getattr(self, "longest", 0)
-            raise InputError(f"{self.needed(layout)} positions are too many: this model has {most}")
-        return Index(index.source - index.source[layout.units], index.target) if self.from_units else index
-
-    def needed(self, layout: Layout) -> int:
-        """How many positions a layout takes."""
-        return max(layout.source_length, layout.target_length)
+        return index
 
     def fits(self, layout: Layout) -> bool:
         """Whether it has a position for every token of a layout."""
-        return self.needed(layout) <= getattr(self, "longest", math.inf)
+        return True
 
     def shifted(self, index: Tensor, phase: Tensor | int, stride: int = 1) -> Tensor:
         """Positions of embeddings `phase` places further on, where one place is `stride` columns."""
@@ -111,24 +93,3 @@ class Sinusoidal(PositionEncoding):
 
     def phases(self) -> int:
         return self.period or 1
-
-
-@dataclass(frozen=True)
-class Learned(PositionEncoding):
-    """A trained vector for each position, of source and target alike (Gehring et al. 2017, section 3.1)."""
-
-    longest: int = 256  # positions that a problem can have
-
-    def table(self, width: int) -> nn.Module:
-        return Table(self.longest + self.phases() - 1, width)
-
-
-class Table(nn.Embedding):
-    """Drawn and scaled as the embeddings of tokens are: their numbers have the variance 1."""
-
-    def __init__(self, rows: int, width: int) -> None:
-        super().__init__(rows, width)
-        nn.init.normal_(self.weight, std=width**-0.5)
-
-    def forward(self, index: Tensor) -> Tensor:
-        return super().forward(index) * self.embedding_dim**0.5

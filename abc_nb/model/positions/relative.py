@@ -1,19 +1,18 @@
-"""Relative positions: those that queries are multiplied with, and functions of the distance alone.
+"""Relative positions: vectors of the offset between a query and a key, which the query is multiplied with."""
 
-Functions that are the same on both sides of zero (KERPLE, Sandwich) could not tell other distances apart, and FIRE
-shrinks all but zero as the length grows. So the digit that a query needs stands at distance zero, as with ALiBi.
-"""
-
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from abc_nb.model.positions.base import Index, PositionEncoding, Sinusoidal, offsets
-from abc_nb.problems.layouts import Layout
+from abc_nb.model.positions.base import PositionEncoding
 
-SMALLEST = 1e-2  # of KERPLE's r1 and r2; as how they are drawn, from the authors' code
+
+def offsets(index: tuple[Tensor, Tensor]) -> Tensor:
+    """Key position - query position: (query, key)."""
+    queries, keys = index
+    return keys - queries[:, None]
 
 
 @dataclass(frozen=True)
@@ -29,126 +28,3 @@ class Relative(PositionEncoding):
         by_offset = query @ learned.table.T / query.shape[-1] ** 0.5  # (batch, head, query, 2 * clip + 1)
         row = offsets(index).clamp(-self.clip, self.clip) + self.clip
         return by_offset.gather(-1, row.expand(*query.shape[:-1], row.shape[-1]))
-
-
-@dataclass(frozen=True)
-class ShortRelative(Relative):
-    """Clipped at half the width of training problems: training shows every vector often (cf. Shaw et al. 2018, 4.3)."""
-
-    def trained_on(self, layout: Layout) -> "ShortRelative":
-        return replace(self, clip=layout.width // 2)
-
-
-@dataclass(frozen=True)
-class TransformerXL(PositionEncoding):
-    """(q + u) k_j + (q + v) W R_(i-j): keys of sinusoids, learned u and v (Dai et al. 2019, section 3.3).
-
-    In cross-attention i - j takes both signs; the sinusoids R do, too. The first term is there, as queries have a bias,
-    u. So q + v is the query plus `v_minus_u`.
-    """
-
-    def learned(self, head_size: int, heads: int) -> nn.Module:
-        key = nn.Linear(head_size * heads, head_size * heads, bias=False)  # W
-        return nn.ParameterDict({"key": key, "v_minus_u": torch.zeros(heads, 1, head_size)})
-
-    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
-        distance, column = (-offsets(index)).unique(return_inverse=True)
-        heads, _, size = learned.v_minus_u.shape
-        query = query + learned.v_minus_u
-        if len(distance) > heads * size:
-            return turned(learned.key.weight.unflatten(0, (heads, size)), query, *index) / size**0.5
-        key = learned.key(Sinusoidal().embedding(distance, heads * size)).unflatten(-1, (heads, size)).transpose(0, 1)
-        by_distance = query @ key.mT / size**0.5  # (batch, head, query, distance): few, not one a cell
-        return by_distance.gather(-1, column.expand(*query.shape[:-1], column.shape[-1]))
-
-
-def turned(weight: Tensor, query: Tensor, index: Tensor, keys: Tensor) -> Tensor:
-    """q W R_(i-j) where distances are many: sinusoids of i - j are those of j, turned by i."""
-    by_sinusoid = query @ weight  # (batch, head, query, width)
-    sine, cosine = by_sinusoid[..., ::2], by_sinusoid[..., 1::2]
-    here, there = (Sinusoidal().embedding(places, weight.shape[-1]) for places in (index, keys))
-    both = [cosine * here[:, ::2] - sine * here[:, 1::2], sine * here[:, ::2] + cosine * here[:, 1::2]]
-    return torch.stack(both, -1).flatten(-2) @ there.mT
-
-
-@dataclass(frozen=True)
-class Randomized(TransformerXL):
-    """Tokens stand at a sorted random subset of a longer range (Ruoss et al. 2023, section 3).
-
-    One subset for each part of a batch, of source and target; the digit of a place stands where the output token of
-    that place is predicted. Evaluation draws as well, as in the paper: one subset for each number of tokens, always the
-    same. Under Transformer-XL's encoding, the best in that paper.
-    """
-
-    longest: int = 2048  # N
-    drawn: int = 0  # seed of the subsets of evaluation
-
-    def needed(self, layout: Layout) -> int:
-        """The source's positions, or more where the target goes on beyond it."""
-        behind = layout.source_length - 1 - layout.units  # tokens from the end of the source to the units
-        return max(layout.source_length, behind + layout.target_length)
-
-    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        super().place(index, layout, head_size, training)
-        count = self.needed(layout)
-        fixed = None if training else torch.Generator().manual_seed(self.drawn << 20 | count)
-        chosen = torch.randperm(self.longest, generator=fixed)[:count].sort().values.to(index.source.device)
-        return Index(chosen[index.source], chosen[index.target + index.source[layout.units]])
-
-
-@dataclass(frozen=True)
-class Kerple(PositionEncoding):
-    """-r1 log(1 + r2 |i - j|) with r1, r2 > 0 learned by each head: KERPLE's logarithmic kind (Chi et al. 2022)."""
-
-    from_units = True
-
-    def learned(self, head_size: int, heads: int) -> nn.Module:
-        return nn.ParameterDict({"r1": 2 * torch.rand(heads, 1, 1), "r2": torch.rand(heads, 1, 1)})
-
-    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
-        with torch.no_grad():  # the parameters themselves: one that was clamped in passing would learn no more
-            for parameter in (learned.r1, learned.r2):
-                parameter.clamp_(min=SMALLEST)
-        return (-learned.r1 * torch.log1p(learned.r2 * offsets(index).abs()))[None]
-
-
-@dataclass(frozen=True)
-class Sandwich(PositionEncoding):
-    """p_i p_j = sum over m of cos((i - j) / 10000^(2m / size)), divided by 8h / H in head h of H (Chi et al. 2023)."""
-
-    from_units = True
-    size: int = 128  # of the sinusoids, whatever the model's is
-
-    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
-        offset, heads = offsets(index), query.shape[1]
-        frequency = 10000 ** (-torch.arange(0, self.size, 2, device=offset.device) / self.size)
-        product = (offset[..., None] * frequency).cos().sum(-1)
-        head = torch.arange(1, heads + 1, device=offset.device)[:, None, None]
-        return (product / (8 * head / heads))[None]
-
-
-@dataclass(frozen=True)
-class Fire(PositionEncoding):
-    """f(psi(i - j) / psi(max(L, i))) with psi(x) = log(1 + c x) (FIRE, Li et al. 2024, section 3).
-
-    f is a small network with one output a head; c, 0.1 at first, and L are learned, as the authors do. In
-    cross-attention a key can come after the query: there psi is continued as an odd function, and i becomes the
-    position of the last key.
-    """
-
-    from_units = True
-    hidden: int = 32
-    first_limit: float = 4.0  # L at first: about a quarter of the training length, as the paper's 512 of 2048
-
-    def learned(self, head_size: int, heads: int) -> nn.Module:
-        network = nn.Sequential(nn.Linear(1, self.hidden), nn.ReLU(), nn.Linear(self.hidden, heads))
-        # L is `multiple` times its first value.
-        return nn.ParameterDict({"network": network, "c": torch.tensor(0.1), "multiple": torch.tensor(1.0)})
-
-    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
-        offset, (queries, keys) = offsets(index), index
-        length = torch.where(offset > 0, keys.max(), queries[:, None])
-        limit = torch.maximum(length, (learned.multiple * self.first_limit).abs())
-        above, below = (torch.log1p((learned.c * x).abs()) for x in (offset, limit))
-        biases: Tensor = learned.network((-offset.sign() * above / (below + 1e-6))[..., None])  # (query, key, head)
-        return biases.permute(2, 0, 1)[None]

@@ -1,4 +1,4 @@
-"""Learned positions of digits by their place in the number: Abacus, and position coupling."""
+"""Learned positions: of tokens, of digits by their place in the number (Abacus), and position coupling."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,46 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
-from abc_nb.model.positions.base import Index, Learned, Table
+from abc_nb.model.positions import Index, PositionEncoding
 from abc_nb.problems.layouts import EOS, SOS, Layout
+
+
+@dataclass(frozen=True)
+class Limited(PositionEncoding):
+    """An encoding with so many positions; InputError for a layout that takes more."""
+
+    longest: int = 256
+
+    def needed(self, layout: Layout) -> int:
+        """How many positions a layout takes."""
+        return max(layout.source_length, layout.target_length)
+
+    def fits(self, layout: Layout) -> bool:
+        return self.needed(layout) <= self.longest
+
+    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
+        if not self.fits(layout):
+            raise InputError(f"{self.needed(layout)} positions are too many: this model has {self.longest}")
+        return index
+
+
+@dataclass(frozen=True)
+class Learned(Limited):
+    """A trained vector for each position, of source and target alike (Gehring et al. 2017, section 3.1)."""
+
+    def table(self, width: int) -> nn.Module:
+        return Table(self.longest + self.phases() - 1, width)
+
+
+class Table(nn.Embedding):
+    """Drawn and scaled as the embeddings of tokens are: their numbers have the variance 1."""
+
+    def __init__(self, rows: int, width: int) -> None:
+        super().__init__(rows, width)
+        nn.init.normal_(self.weight, std=width**-0.5)
+
+    def forward(self, index: Tensor) -> Tensor:
+        return super().forward(index) * self.embedding_dim**0.5
 
 
 @dataclass(frozen=True)
