@@ -1,10 +1,16 @@
-"""The audit: the paper's claims, tables and figures beside this project's results. Its models stand in the table."""
+"""The audit: the paper's claims, tables and figures beside this project's results.
+
+Its models stand in the table, and its tasks are known by name.
+"""
 
 from pathlib import Path
 
 from abc_nb.common import paths
 from abc_nb.specs.models import register
 from audit.models import MODELS, TABLES
+from audit.rules import direct
+
+__all__ = ["DATA", "NOTEBOOKS", "direct"]
 
 DATA = Path(__file__).parent / "data"  # the paper's numbers and claims, captions, texts
 NOTEBOOKS = paths.NOTEBOOKS / "audit"

@@ -12,6 +12,7 @@ import torch
 from helpers import child_of, tiny_experiment
 from hypothesis import settings
 
+import audit  # noqa: F401 (its models and tasks are known by name)
 from abc_nb.common import paths
 from abc_nb.runs import runner, store
 from abc_nb.specs.spec import Spec, spec

@@ -1,4 +1,4 @@
-"""Tasks that are no rules of few states: they are learned without a trace, and have no certificate."""
+"""Tasks that are no rules of few states: they are learned without a trace, and have no certificate. Known by name."""
 
 from collections.abc import Sequence
 from dataclasses import replace
