@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from abc_nb.bias.lines import Lines
 from abc_nb.certificates.certify import Certificate
 from abc_nb.certificates.practice import practise
 from abc_nb.model.transformer import Transformer
@@ -30,12 +31,16 @@ class Taught:
 def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9) -> Taught:
     """Train a small Transformer on short problems of a rule, and on what it gets wrong, until it is certified.
 
-    Its bias is made by hand: a head looks at one of the addresses that the rule reads. There are `steps` of training,
-    and at most so many `rounds` of practice. The certificate says whether that was enough. InputError for a rule that
-    can have no certificate.
+    Its bias is made by hand: a head looks at one of the addresses that the rule reads, in one row at this place's token
+    of an operand or at that of the place below. There are `steps` of training, and at most so many `rounds` of
+    practice. The certificate says whether that was enough. InputError for a rule that can have no certificate.
     """
     spec = specify_task(Task.of(rule), "abs-unpractised" if rule.table else "decoder-abs-unpractised", "quick")
-    model, training = spec.build(seed), replace(spec.training, steps=steps, hold=steps // 2)
+    assert isinstance(spec.model.bias, Lines)
+    # In one row the token written last is the query's own, and one before it would only add contexts.
+    lines = tuple(line for line in spec.model.bias.lines if rule.table or line.attention != "self")
+    model = spec.build(seed, replace(spec.model.bias, lines=lines))
+    training = replace(spec.training, steps=steps, hold=steps // 2, validation=512)
     train(model, spec.sampler, training, seed)
     done = practise(model, spec.sampler, replace(training.slower(), steps=100, warmup=10, hold=20), seed, rounds)
     return Taught(model.eval(), spec.sampler, done.certificates[0], tuple(done.wrong))
