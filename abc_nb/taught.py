@@ -13,6 +13,9 @@ from abc_nb.specs.spec import specify_task
 from abc_nb.training.evaluation import answers
 from abc_nb.training.problems import train
 
+# A token in one row follows from what one layer sees, as a cell of a table does.
+IN_ONE_ROW = ("model.decoder_layers=1", "training.batch=32", "training.held_batch=32", "training.validation=512")
+
 
 @dataclass(frozen=True)
 class Taught:
@@ -35,12 +38,13 @@ def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9) -> Taug
     of an operand or at that of the place below. There are `steps` of training, and at most so many `rounds` of
     practice. The certificate says whether that was enough. InputError for a rule that can have no certificate.
     """
-    spec = specify_task(Task.of(rule), "abs-unpractised" if rule.table else "decoder-abs-unpractised", "quick")
+    named, changes = ("abs-unpractised", ()) if rule.table else ("decoder-abs-unpractised", IN_ONE_ROW)
+    spec = specify_task(Task.of(rule), named, "quick", changes)
     assert isinstance(spec.model.bias, Lines)
     # In one row the token written last is the query's own, and one before it would only add contexts.
     lines = tuple(line for line in spec.model.bias.lines if rule.table or line.attention != "self")
     model = spec.build(seed, replace(spec.model.bias, lines=lines))
-    training = replace(spec.training, steps=steps, hold=steps // 2, validation=512)
+    training = replace(spec.training, steps=steps, hold=steps // 2)
     train(model, spec.sampler, training, seed)
     done = practise(model, spec.sampler, replace(training.slower(), steps=100, warmup=10, hold=20), seed, rounds)
     return Taught(model.eval(), spec.sampler, done.certificates[0], tuple(done.wrong))

@@ -24,8 +24,8 @@ from abc_nb.training.evaluation import correct_digits, exact_match
 from audit.rules import chomsky, more, universal
 
 FILE = SHIPPED / "machines.csv"
-LONG, SIDE = 500, 60  # items of a list, and rows and columns of a table, that are tested beyond training
-SAMPLES = {False: 100, True: 10}  # problems that are tested, of a list and of a table
+LENGTH, SIDE = 500, 60  # items of a list, and rows and columns of a table, that are tested beyond training
+SAMPLES = {False: 20, True: 4}  # problems that are tested, of a list and of a table
 PIECE = 100  # rows that are computed at once of a long run
 
 
@@ -34,7 +34,7 @@ class Entry:
     """A rule of the study, and how long it is trained."""
 
     make: Callable[[], Rule]
-    steps: int = 300  # of training before practice
+    steps: int = 100  # of training before practice
     run: Callable[[], list[list[str]]] | None = None  # rows of a whole run that a plain simulation gives
 
 
@@ -65,31 +65,31 @@ def collatz() -> list[list[str]]:
     return rows
 
 
-LONGER = 1000  # steps of training, for rules of many contexts
-ENTRIES = {f"rule-{number}": Entry(partial(machines.elementary, number)) for number in (110, 30, 90, 184)}
+LONG, LONGER = 300, 1000  # steps of training, for rules of more contexts
+ENTRIES = {f"rule-{number}": Entry(partial(machines.elementary, number), LONG) for number in (110, 30, 90, 184)}
 ENTRIES |= {
     "busy-beaver": Entry(partial(machines.turing, machines.BUSY_BEAVER, "busy-beaver"), LONGER, busy_beaver),
     "universal": Entry(partial(machines.turing, universal.UNIVERSAL, "universal"), LONGER, collatz),
-    "sorting": Entry(more.sorting, LONGER),
+    "sorting": Entry(more.sorting, LONG),
     "division": Entry(more.division, LONGER),
-    "subtraction": Entry(partial(catalogue.subtraction, 10)),
-    "comparison": Entry(more.comparison),
+    "subtraction": Entry(partial(catalogue.subtraction, 10), LONG),
+    "comparison": Entry(more.comparison, LONG),
 }
 CHOMSKY = {  # fourteen of the fifteen tasks of Deletang et al. 2023, by the names that their generators have
     "even_pairs": Entry(chomsky.even_pairs),
-    "modular_arithmetic": Entry(chomsky.modular_arithmetic, LONGER),
+    "modular_arithmetic": Entry(chomsky.modular_arithmetic, LONG),
     "parity_check": Entry(partial(catalogue.parity, 2)),
     "cycle_navigation": Entry(partial(catalogue.cycle_navigation, 5)),
-    "stack_manipulation": Entry(chomsky.stack_manipulation),
+    "stack_manipulation": Entry(chomsky.stack_manipulation, LONG),
     "reverse_string": Entry(chomsky.reverse_string),
     "modular_arithmetic_brackets": Entry(chomsky.brackets, LONGER),
     "solve_equation": Entry(partial(chomsky.brackets, 5, True), LONGER),
     "duplicate_string": Entry(chomsky.duplicate_string),
     "missing_duplicate_string": Entry(chomsky.missing_duplicate),
-    "odds_first": Entry(chomsky.odds_first),
+    "odds_first": Entry(chomsky.odds_first, LONG),
     "binary_addition": Entry(partial(catalogue.addition, 2)),
     "binary_multiplication": Entry(partial(catalogue.n_by_n, 2)),
-    "bucket_sort": Entry(partial(more.sorting, 5), LONGER),
+    "bucket_sort": Entry(partial(more.sorting, 5), LONG),
 }
 ENTRIES |= CHOMSKY
 PARTS: dict[Callable[..., Any], tuple[Callable[..., Any], ...]] = {  # functions that are a part of a rule's
@@ -117,7 +117,7 @@ def own_lines(function: Callable[..., Any]) -> int:
 def right_beyond(taught: Taught) -> float:
     """The share of long random problems that are right to the last token."""
     table = taught.sampler.task.table
-    batch = taught.sampler.test_batch((SIDE, SIDE) if table else LONG, SAMPLES[table], 0)
+    batch = taught.sampler.test_batch((SIDE, SIDE) if table else LENGTH, SAMPLES[table], 0)
     return float(exact_match(taught.model, batch).double().mean())
 
 
