@@ -9,7 +9,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.rules import Rule
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.spec import specify_task
+from abc_nb.specs.spec import Spec, specify_task
 from abc_nb.training.evaluation import answers
 from abc_nb.training.problems import train
 
@@ -31,20 +31,27 @@ class Taught:
         return next(answers(self.model, self.sampler, [problem], trace))
 
 
-def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9) -> Taught:
-    """Train a small Transformer on short problems of a rule, and on what it gets wrong, until it is certified.
+def spec_of(rule: Rule) -> Spec:
+    """What is trained on a rule: a Transformer of one layer, each head of which sees one token.
 
-    Its bias is made by hand: a head looks at one of the addresses that the rule reads, in one row at this place's token
-    of an operand or at that of the place below. There are `steps` of training, and at most so many `rounds` of
-    practice. The certificate says whether that was enough. InputError for a rule that can have no certificate.
+    In a table these are what the rule reads; in one row each operand's token at this place and at the one below. The
+    token written last is the query's own, and needs no head.
     """
     named, changes = ("abs-unpractised", ()) if rule.table else ("decoder-abs-unpractised", IN_ONE_ROW)
     spec = specify_task(Task.of(rule), named, "quick", changes)
     assert isinstance(spec.model.bias, Lines)
-    # In one row the token written last is the query's own, and one before it would only add contexts.
     lines = tuple(line for line in spec.model.bias.lines if rule.table or line.attention != "self")
-    model = spec.build(seed, replace(spec.model.bias, lines=lines))
-    training = replace(spec.training, steps=steps, hold=steps // 2)
+    return replace(spec, model=spec.under(replace(spec.model.bias, lines=lines)))
+
+
+def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9) -> Taught:
+    """Train a small Transformer on short problems of a rule, and on what it gets wrong, until it is certified.
+
+    Its bias is made by hand: see `spec_of`. There are `steps` of training, and at most so many `rounds` of practice.
+    The certificate says whether that was enough. InputError for a rule that can have no certificate.
+    """
+    spec = spec_of(rule)
+    model, training = spec.build(seed), replace(spec.training, steps=steps, hold=steps // 2)
     train(model, spec.sampler, training, seed)
     done = practise(model, spec.sampler, replace(training.slower(), steps=100, warmup=10, hold=20), seed, rounds)
     return Taught(model.eval(), spec.sampler, done.certificates[0], tuple(done.wrong))
