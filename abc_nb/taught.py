@@ -2,15 +2,19 @@
 
 from dataclasses import dataclass, replace
 
+from abc_nb.bias.lines import Lines
 from abc_nb.certificates.certify import Certificate
 from abc_nb.certificates.practice import practise
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.rules import Rule
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.spec import specify_task
+from abc_nb.specs.spec import Spec, specify_task
 from abc_nb.training.evaluation import answers
 from abc_nb.training.problems import train
+
+# A token in one row follows from what one layer sees, as a cell of a table does.
+IN_ONE_ROW = ("model.decoder_layers=1", "training.batch=32", "training.held_batch=32", "training.validation=512")
 
 
 @dataclass(frozen=True)
@@ -27,14 +31,26 @@ class Taught:
         return next(answers(self.model, self.sampler, [problem], trace))
 
 
+def spec_of(rule: Rule) -> Spec:
+    """What is trained on a rule: a Transformer of one layer, each head of which sees one token.
+
+    In a table these are what the rule reads; in one row each operand's token at this place and at the one below. The
+    token written last is the query's own, and needs no head.
+    """
+    named, changes = ("abs-unpractised", ()) if rule.table else ("decoder-abs-unpractised", IN_ONE_ROW)
+    spec = specify_task(Task.of(rule), named, "quick", changes)
+    assert isinstance(spec.model.bias, Lines)
+    lines = tuple(line for line in spec.model.bias.lines if rule.table or line.attention != "self")
+    return replace(spec, model=spec.under(replace(spec.model.bias, lines=lines)))
+
+
 def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9) -> Taught:
     """Train a small Transformer on short problems of a rule, and on what it gets wrong, until it is certified.
 
-    Its bias is made by hand: a head looks at one of the addresses that the rule reads. There are `steps` of training,
-    and at most so many `rounds` of practice. The certificate says whether that was enough. InputError for a rule that
-    can have no certificate.
+    Its bias is made by hand: see `spec_of`. There are `steps` of training, and at most so many `rounds` of practice.
+    The certificate says whether that was enough. InputError for a rule that can have no certificate.
     """
-    spec = specify_task(Task.of(rule), "abs-unpractised" if rule.table else "decoder-abs-unpractised", "quick")
+    spec = spec_of(rule)
     model, training = spec.build(seed), replace(spec.training, steps=steps, hold=steps // 2)
     train(model, spec.sampler, training, seed)
     done = practise(model, spec.sampler, replace(training.slower(), steps=100, warmup=10, hold=20), seed, rounds)

@@ -218,6 +218,7 @@ def test_the_table_of_the_study_has_every_rule_in_five_seeds() -> None:
     for name, own in rows.groupby("rule"):
         assert own.lines.eq(study.lines_of(study.ENTRIES[name].make)).all()
     assert {*rows[rows.run > 0].rule} == {"busy-beaver", "universal"}
+    assert study.summary(["universal"], range(1, 4)).certified.tolist() == ["3 of 3"]
 
 
 def test_the_study_trains_nothing_that_is_there_and_refuses_what_it_does_not_have() -> None:

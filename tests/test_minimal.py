@@ -4,12 +4,20 @@ import copy
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+
+from abc_nb.certificates.certify import contexts_of
+from abc_nb.certificates.contexts import Atom, Shape
+from abc_nb.problems import catalogue
+from abc_nb.problems.machines import elementary
+from abc_nb.problems.rules import Rule
+from abc_nb.taught import spec_of
 
 FILE = Path(__file__).parents[1] / "examples" / "minimal.py"
 sys.path.insert(0, str(FILE.parent))
@@ -89,6 +97,36 @@ def test_what_cannot_be_proven_is_refused() -> None:
         RULES["addition"].contexts(most=1000)
     with pytest.raises(ValueError, match="There is no rule 'product'; take one of addition"):
         minimal.main("product")
+
+
+def contexts_of_package(rule: Rule) -> Iterator[tuple[Shape, dict[Atom, int], int]]:
+    """Every context under the lines of `teach`: the shape of its step, its tokens and the right one."""
+    spec = spec_of(rule)
+    contexts = contexts_of(spec.model, spec.sampler)
+    for shape in contexts.shapes:
+        for block in contexts.blocks(shape):
+            for values, right in zip(block.values.tolist(), block.right.tolist(), strict=True):
+                yield shape, dict(zip(shape.atoms, values, strict=True)), right
+
+
+def test_the_package_has_the_same_contexts_of_addition() -> None:
+    """Where nothing stands in one row, the package's trees have symbols, which are no part of a context."""
+    known = {}
+    for shape, context, right in contexts_of_package(catalogue.addition(10)):
+        last = max((place for kind, _, place in context if kind == "output"), default=-1)
+        digits = [context.get(("digit", number, place), -1) for place in (last, last + 1) for number in (0, 1)]
+        known[*digits, context.get(("output", 0, last), -1)] = 10 if shape.label is not None else right
+    assert known == RULES["addition"].contexts()
+
+
+def test_the_package_has_the_same_contexts_of_rule_110() -> None:
+    """It writes a row from its right end, so its rule is the mirror image, 124; of a row there is always one above."""
+    known = {}
+    for shape, context, right in contexts_of_package(elementary(124)):
+        if not shape.case[0] and shape.label is None:  # neither the first row nor the end
+            above = [context.get(atom, -1) for atom in shape.case[2][2::-1]]  # what the rule reads, from the other side
+            known[*above, -1 if shape.case[1] else context["cell", 0, -1]] = right
+    assert known == {context: token for context, token in RULES["rule-110"].contexts().items() if token < 2}
 
 
 @pytest.fixture(scope="module")
