@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from abc_nb.hf.practice import AnswersContexts, drawn, train_until_certified
 from helpers import one_token_a_character
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +23,6 @@ from abc_nb.certificates.practice import Practised
 from abc_nb.common.errors import InputError
 from abc_nb.hf import practice
 from abc_nb.hf.contexts import every_context
-from abc_nb.hf.practice import AnswersContexts, drawn, train_until_certified
 from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import generator
 from abc_nb.problems.spans import Pattern

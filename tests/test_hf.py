@@ -253,7 +253,7 @@ def test_lines_are_read_a_second_time_out_of_a_model_under_a_bias() -> None:
     model, batch = made(llama, vocab_size=len(sampler.task.vocabulary)), sampler.calibration_batch(0, 20)
     with hf.attach(model, ONE_KEY, LAYOUT) as handle:
         twice = hf.calibrate_model(model, batch, abc_nb.Calibration(share=0.1))
-        assert handle.bias is ONE_KEY and handle.layout == (LAYOUT,)
+        assert handle.bias is ONE_KEY and handle.layout == LAYOUT
     own = {(line.direction, line.span, line.offset) for line in ONE_KEY.lines if line.attention == "cross"}
     assert {(line.direction, line.span, line.offset) for line in twice.bias.lines if line.attention == "cross"} <= own
 

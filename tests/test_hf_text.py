@@ -17,7 +17,6 @@ from helpers import one_token_a_character
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_hf import LAYERS, NAMES, eager_with, gemma2, gpt2, llama, made, neox, opt, qwen3, smollm3
-from test_hf_rows import padded
 from test_spans import HEADS, PATTERNS, slow_bias, texts
 from torch import Tensor, nn
 
@@ -31,8 +30,7 @@ from abc_nb.problems.spans import END, Pattern, spans_in
 
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
-practice = pytest.importorskip("abc_nb.hf.practice")
-Attending = practice.Attending
+Attending = pytest.importorskip("abc_nb.hf.contexts").Attending
 
 PAD = 0
 TOKENIZER = one_token_a_character()
@@ -57,12 +55,22 @@ def own(make: Any) -> Any:
     return made(make, **OWN[make])
 
 
+def padded(parts: list[Tensor], sides: list[str]) -> tuple[Tensor, Tensor]:
+    """Rows of tokens, and their mask."""
+    longest = max(len(part) for part in parts)
+    rows, mask = torch.full((len(parts), longest), PAD), torch.zeros(len(parts), longest, dtype=torch.long)
+    for row, (part, side) in enumerate(zip(parts, sides, strict=True)):
+        first = longest - len(part) if side == "left" else 0
+        rows[row, first : first + len(part)], mask[row, first : first + len(part)] = part, 1
+    return rows, mask
+
+
 def ids(text: str) -> Tensor:
     return torch.tensor(TOKENIZER.encode(text))
 
 
 def batch(rows: list[str], sides: list[str]) -> tuple[Tensor, Tensor]:
-    return padded([ids(text) for text in rows], sides, PAD)
+    return padded([ids(text) for text in rows], sides)
 
 
 def by_hand(model: Any, given: Known) -> Tensor:
@@ -188,7 +196,7 @@ def test_threads_that_share_a_model_give_what_each_text_gives_alone() -> None:
         with hf.attach(model, lines, layouts[0]) as handle:
             for each, layout in zip(pool.map(of_layout, layouts * 3), layouts * 3, strict=True):
                 torch.testing.assert_close(each, of_layout(layout), atol=1e-5, rtol=1e-4)
-            assert handle.layout == (layouts[0],)
+            assert handle.layout == layouts[0]
 
 
 @dataclass(frozen=True)
@@ -231,9 +239,9 @@ def test_beams_are_the_same_with_a_cache_and_without() -> None:
 @torch.no_grad()
 def test_a_bias_is_saved_beside_the_model_and_comes_back_with_it(of_text: bool, tmp_path: Path) -> None:
     model, tokens = own(llama), ids("12+34=64; and succ(99)=0")[None]
-    layouts = [PATTERNS[0].layout((6, 7)), PATTERNS[0].layout((9, 4))]
-    lines = Lines.one_key_per_head(layouts[0], HEADS, LAYERS)
-    more = {"spans": TOKENIZER} if of_text else {"layout": layouts, "period": 3}
+    layout = PATTERNS[0].layout((6, 7))
+    lines = Lines.one_key_per_head(layout, HEADS, LAYERS)
+    more = {"spans": TOKENIZER} if of_text else {"layout": layout, "period": 3}
     tokens = tokens if of_text else tokens[:, :20].repeat(2, 1)
     with hf.attach(model, BIAS if of_text else lines, **more):
         wanted = model(tokens).logits
@@ -305,14 +313,13 @@ def test_what_text_cannot_be_is_said_in_a_sentence() -> None:
 PARITY = SpanLines.one_key_per_head(PATTERNS[3:], HEADS, LAYERS)
 
 
-def test_a_llama_is_trained_until_its_answers_are_certified_in_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(practice, "BATCH", 64)
+def test_a_llama_is_trained_until_its_answers_are_certified_in_any_text() -> None:
     torch.manual_seed(0)
     model = llama(**SIZES)
     with hf.attach(model, PARITY, spans=TOKENIZER):
         (before,) = hf.certify(model)
         assert not before.certified and before.problem in str(before)
-        hf.train_until_certified(model, 60, rate=1e-2)
+        hf.train_until_certified(model, 60, rate=1e-2, batch=64)
         (certificate,) = hf.certify(model)
         assert certificate.certified and certificate.margin > 100 * certificate.rounding
         model.eval()
