@@ -102,7 +102,7 @@ def load(folder: str | Path) -> PreTrainedModel:
 
 def attached(model: nn.Module) -> Attached | None:
     """The handle of the bias that is on a model, or None."""
-    return next((vars(module)[NAME].handle for module in model.modules() if NAME in vars(module)), None)
+    return next((vars(module)[NAME] for module in model.modules() if NAME in vars(module)), None)
 
 
 def attached_or_zero(model: PreTrainedModel, layout: Any) -> AbstractContextManager[Attached]:

@@ -1,15 +1,14 @@
 """Attention under a bias, as `transformers` calls it through its AttentionInterface.
 
-An attention module under a bias has a `Place`: the number of its layer, and the handle of the bias, which knows the
-`Pass` that runs in this thread. Short sequences take the family's plain attention, with the dense matrix of the bias as
-its mask, and long ones FlexAttention.
+An attention module under a bias has the handle of the bias, which knows its layer and the `Pass` that runs in this
+thread. Short sequences take the family's plain attention, with the dense matrix of the bias as its mask, and long ones
+FlexAttention.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -18,15 +17,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.hf.flex import by_blocks
 from abc_nb.model.attention import opened
 
-NAME = "abc_nb"  # of the attention implementation, and of the attribute of an attention module that holds its place
-
-
-@dataclass
-class Place:
-    """Where an attention module stands: the handle of its model's bias, and its layer, counted from 0."""
-
-    handle: Any
-    layer: int | None = None  # None: it has not attended yet
+NAME = "abc_nb"  # of the attention implementation, and of the attribute of an attention module that holds the handle
 
 
 def register() -> None:
@@ -46,7 +37,7 @@ def biased_attention(
     A query without an open key attends to nothing. The model's own mask is not used: the bias is causal, and the pass
     knows the padding. What else a model passes, as a cap on logits, goes to its family's own attention.
     """
-    handle = vars(module)[NAME].handle
+    handle = vars(module)[NAME]
     layer, run = handle.layer_of(module, query), handle.running
     special = any(more.get(name) is not None for name in ("softcap", "s_aux")) or more.get("dropout")
     alike = query.dtype == key.dtype == value.dtype and query.shape[-1] == value.shape[-1]

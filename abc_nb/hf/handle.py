@@ -24,7 +24,7 @@ from abc_nb.bias import Bias
 from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.hf.attention import NAME, Place, register
+from abc_nb.hf.attention import NAME, register
 from abc_nb.hf.flex import LONG
 from abc_nb.hf.passes import Pass, SequenceBias, of_problem
 from abc_nb.hf.text import Reader, of_text
@@ -102,7 +102,7 @@ class Attached(AbstractContextManager["Attached"]):
         for module, _, private in self.configs:
             private._attn_implementation_internal = NAME
             module.config = private
-            setattr(module, NAME, Place(self))
+            setattr(module, NAME, self)
         self.hooks = [
             inner.register_forward_pre_hook(self.before, with_kwargs=True),
             inner.register_forward_hook(self.after, with_kwargs=True),
@@ -112,7 +112,7 @@ class Attached(AbstractContextManager["Attached"]):
     def keep_layers(self) -> None:
         """Leave alone what has a configuration and does not attend."""
         for module, config, _ in self.configs:
-            if vars(module)[NAME].layer is None:
+            if module not in self.layers:
                 module.config = config
                 delattr(module, NAME)
 
@@ -202,8 +202,7 @@ class Attached(AbstractContextManager["Attached"]):
 
     def layer_of(self, module: nn.Module, query: Tensor) -> int:
         """Which layer attends, counted from 0 in the order in which they do it first."""
-        place: Place = vars(module)[NAME]
-        if place.layer is None:
-            place.layer, self.heads = len(self.layers), query.shape[1]
+        if module not in self.layers:
             self.layers.append(module)
-        return place.layer
+            self.heads = query.shape[1]
+        return self.layers.index(module)
