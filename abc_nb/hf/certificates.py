@@ -194,9 +194,8 @@ def drawn(answers: Answers, rng: np.random.Generator, count: int) -> Contexts:
     parts = list[Contexts]()
     while sum(len(part.right) for part in parts) < count:
         pattern = answers.bias.patterns[int(rng.integers(len(answers.bias.patterns)))]
-        lengths = tuple(pattern.task.rule.factor if few else int(rng.integers(1, TRAINED + 1)) for few in pattern.few)
-        operands = draw(pattern, lengths, rng)
-        answer = pattern.answer(operands)
+        operands = draw(pattern, [int(rng.integers(1, TRAINED + 1)) for _ in pattern.few], rng)
+        lengths, answer = tuple(map(len, operands)), pattern.answer(operands)
         ended = answer + END * (len(answer) < pattern.answer_places(lengths))
         parts.append(answers.contexts(pattern, lengths, pattern.problem(operands) + ended, 0, len(ended)))
     return joined(parts)

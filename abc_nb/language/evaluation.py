@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from abc_nb.language.mixture import piece, solved, texts
+from abc_nb.language.mixture import in_order, piece, solved, texts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import Pattern, ProblemSpan, spans_in, tokens_of
@@ -44,7 +44,7 @@ def test_operands(pattern: Pattern, length: int, rng: np.random.Generator) -> li
         digits = rng.integers(base, size=pattern.task.rule.factor if few else length)
         digits[0] = digits[0] if few or bits else rng.integers(1, base)
         operands.append("".join(map(str, digits)))
-    return operands
+    return in_order(pattern, operands)
 
 
 def is_right(model: Transformer, pattern: Pattern, operands: Sequence[str], rng: np.random.Generator) -> bool:
