@@ -26,7 +26,7 @@ from tqdm import tqdm
 from abc_nb.bias.lines import Lines
 from abc_nb.common import devices, paths
 from abc_nb.common.files import write_text
-from abc_nb.hf import sequences
+from abc_nb.hf import passes
 from abc_nb.hf.flex import LONG
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
@@ -208,7 +208,7 @@ def long_sequence() -> Row:
                 action = partial(model, tokens, use_cache=False)
                 first = seconds(lambda kept=logits, action=action: kept.append(action().logits))
                 medians[flex] = median(seconds(action) for _ in range(ROUNDS))
-                sequences.values.cache_clear()
+                passes.values.cache_clear()
                 memory = peak_memory(action) / 2**20
                 assert handle.long == forced, "FlexAttention was not compiled"
             shown.append(

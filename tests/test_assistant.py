@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import random
 from functools import lru_cache
@@ -19,11 +18,9 @@ from safetensors.torch import load_file
 from abc_nb.bias.sequence import dense_bias
 from abc_nb.bias.spans import SpanLines
 from abc_nb.certificates.practice import Practised
+from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
-from abc_nb.hf import practice
-from abc_nb.hf.contexts import every_context
-from abc_nb.hf.practice import AnswersContexts, drawn, train_until_certified
-from abc_nb.language.mixture import Mixture
+from abc_nb.hf.certificates import AllAnswers, drawn, train_until_certified
 from abc_nb.problems.sampling import generator
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
@@ -57,9 +54,7 @@ def new_path(*patterns: Pattern, depth: int = 2) -> Path:
 @lru_cache
 def trained() -> tuple[Path, Practised]:
     path = new_path(PARITY)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(practice, "BATCH", 64)
-        return path, train_until_certified(path, 90, rate=1e-2)
+    return path, train_until_certified(path, 90, rate=1e-2, batch=64)
 
 
 @settings(deadline=None, max_examples=10)
@@ -82,35 +77,19 @@ def test_a_context_gives_the_logits_that_the_whole_problem_gives(a: str, b: str)
     torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
 
 
-def test_the_path_begins_where_the_model_s_lower_layers_end() -> None:
-    """Under a mask without lines it goes on from the states as the model itself does."""
-    model, tokenizer = language_model()
-    path = new_path(ADDITION)
-    token = tokenizer.encode("7", add_special_tokens=False)[0]
-    with torch.inference_mode():
-        hidden = model(torch.tensor([[0, token]]), output_hidden_states=True).hidden_states
-    torch.testing.assert_close(path.states[path.characters.index("7")], hidden[1][0, 1])
-
-
-def as_rows(contexts: Any) -> set[tuple[Any, ...]]:
+def as_rows(contexts: Any) -> set[bytes]:
     """Each context as what its heads see, with the right character."""
-    rows = set()
-    for row, keys in enumerate(contexts.keys):
-        seen = tuple(frozenset(keys[opened].tolist()) for opened in contexts.bias[:, row] > -torch.inf)
-        rows.add((int(contexts.before[row]), seen, int(contexts.right[row])))
-    return rows
+    seen = contexts.seen > -torch.inf
+    return {
+        torch.cat([row.flatten(), before[None], right[None]]).numpy().tobytes()
+        for row, before, right in zip(seen.long(), contexts.before, contexts.right, strict=True)
+    }
 
 
 def test_every_context_of_random_problems_is_one_of_those_that_are_tried() -> None:
     path = new_path(PARITY, ADDITION)
-    every = {
-        row
-        for pattern in path.bias.patterns
-        for contexts, _ in every_context(path.bias, pattern)
-        for row in as_rows(contexts)
-    }
     met = as_rows(drawn(path, generator(0), 2000))
-    assert met <= every and len(met) > 500
+    assert met <= as_rows(AllAnswers(path).every) and len(met) > 500
 
 
 def test_training_ends_in_a_certificate_that_long_problems_bear_out() -> None:
@@ -128,10 +107,10 @@ def test_training_ends_in_a_certificate_that_long_problems_bear_out() -> None:
 
 def test_an_untrained_path_is_not_certified_and_its_problem_is_answered_wrong() -> None:
     path = new_path(PARITY)
-    trial = AnswersContexts(path)
+    trial = AllAnswers(path)
     (found,) = trial.certificates()
     assert not found.certified and found.problem in str(found)
-    assert trial.look(math.inf, lambda *_: None) == found.wrong <= sum(len(part.right) for part in trial.known)
+    assert trial.look(math.inf, lambda *_: None) == found.wrong <= int(trial.poor.sum())
     assert trial.look(1, lambda *_: None) > 0
     operands = PARITY.operands(found.problem)
     assert path.answer(PARITY, operands) != PARITY.answer(operands)
@@ -198,29 +177,6 @@ def test_what_no_path_is_made_of_is_refused(depth: int, heads: int, form: str, m
         Path(model, tokenizer, bias, depth)
 
 
-@pytest.mark.parametrize("how", ["ABS", "plain"])
-def test_all_weights_are_trained_and_answers_are_those_that_the_model_writes(
-    how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it writes is what it thinks likeliest, token by token, in one pass over the right answer."""
-    model, tokenizer = copy.deepcopy(language_model())
-    tokenizer.chat_template = "{% for message in messages %}{{ message.content }} {% endfor %}"
-    monkeypatch.setattr(whole, "PATTERNS", (PARITY,))
-    monkeypatch.setattr(whole, "MIXTURE", Mixture((PARITY,), characters=40, problems=2))
-    monkeypatch.setattr(whole, "RATES", {how: 1e-2})
-    monkeypatch.setattr(whole, "TESTS", {1: 8, 2: 8})
-    monkeypatch.setattr(whole, "load", lambda: (model, tokenizer))
-    facts = whole.made(how, 40)
-    assert sum(facts["losses"][-5:]) < sum(facts["losses"][:5]) and facts["text"][1] < facts["text"][0]
-    right = []
-    for row, pattern, operands, text in smollm2.asked(tokenizer, (PARITY,), whole.TESTS):
-        wanted = tokenizer.encode(pattern.answer(operands) + ";")
-        tokens = torch.tensor([tokenizer.encode(text) + wanted])
-        likeliest = model(tokens, use_cache=False).logits[0].argmax(-1)
-        right.append(row | {"right": likeliest[-len(wanted) - 1 : -1].tolist() == wanted})
-    assert smollm2.counted(right).to_dict("records") == facts["tests"]
-
-
 def test_the_loss_of_rows_of_different_lengths_is_that_of_each_token() -> None:
     model, tokenizer = language_model()
     texts = ["A parity(101)=011;", "text", "parity(1)=1;"]
@@ -237,7 +193,7 @@ def test_the_page_on_smollm2_has_what_was_measured_and_the_shipped_path_is_the_c
     assert smollm2.summary(facts) in (smollm2.HERE / "README.md").read_text(encoding="utf-8")
     assert all(each["wrong"] == 0 < each["margin"] for each in facts["certificates"][-1])
     for each, pattern in zip(facts["certificates"][-1], smollm2.PATTERNS, strict=True):
-        bias = SpanLines.one_key_per_head(smollm2.PATTERNS, 9, smollm2.DEPTH)
-        assert each["contexts"] == sum(len(contexts.right) for contexts, _ in every_context(bias, pattern))
+        known = SpanContexts(SpanLines.one_key_per_head(smollm2.PATTERNS, 9, 1).lines_of(pattern), 1, pattern)
+        assert each["contexts"] == sum(len(block) for shape in known.shapes for block in known.blocks(shape))
     shapes = {name: tuple(tensor.shape) for name, tensor in load_file(smollm2.WEIGHTS).items()}
     assert shapes["layers.1.mlp.down_proj.weight"] == (576, 1536)

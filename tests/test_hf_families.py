@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_hf_rows import BIAS, LAYOUTS, drawn, padded
+from test_hf import LAYOUT, ONE_KEY
 from torch import Tensor
 
 from abc_nb import InputError
@@ -37,7 +37,7 @@ SMALL = {
     "num_encoder_layers num_experts_per_tok num_kv_heads",
 }
 SIZES = {name: size for size, names in SMALL.items() for name in names.split()}
-BOTH, BEHIND = "taken, with padding on either side", "taken, with padding behind problems"
+TAKEN = "taken"
 UNBUILT = "not built from a small configuration here"
 REFUSED = {  # by what the sentence says
     "does not use the AttentionInterface": "refused: no `AttentionInterface`",
@@ -106,53 +106,38 @@ def verdict(family: str) -> str:
     if model is None:
         return UNBUILT
     try:
-        with hf.attach(model, BIAS, LAYOUTS[0]) as handle:
+        with hf.attach(model, ONE_KEY, LAYOUT) as handle:
             reached(model, handle)
-            rows_alone(model, handle, "right")
-            try:
-                rows_alone(model, handle, "left")
-            except InputError as error:
-                assert "put padding behind" in str(error)
-                return BEHIND
-            return BOTH
+            return TAKEN
     except InputError as error:
         return next(row for said, row in REFUSED.items() if said in str(error))
 
 
-def logits(model: Any, tokens: Tensor, **more: Any) -> Tensor:
-    found: Tensor = model(input_ids=tokens, use_cache=False, **more).logits
+def reached(model: Any, handle: Any) -> None:
+    """A token changes what tokens see that open keys lead to, layer by layer, and nothing else."""
+    count = token_count(LAYOUT)
+    tokens = torch.randint(10, (1, count), generator=torch.Generator().manual_seed(5)).repeat(2, 1)
+    tokens[1, 1] = (tokens[0, 1] + 1) % 10
+    paths = torch.eye(count).bool()
+    for layer, _ in enumerate(handle.layers):
+        seen = (dense_bias(ONE_KEY, LAYOUT, min(layer, 1), handle.heads) > -torch.inf).any(0)
+        paths |= (seen.float() @ paths.float()) > 0
+    assert 0 < paths[:, 1].sum() < count
+    change = changes(model, tokens)
+    assert change[~paths[:, 1]].max() < 1e-5 * change.max()
+    with handle.lent(bias=Bias()):
+        assert changes(model, tokens)[2:].min() > 0
+
+
+def changes(model: Any, tokens: Tensor) -> Tensor:
+    """How much the logits of each token of two rows differ."""
+    first, second = model(input_ids=tokens, use_cache=False).logits
+    found: Tensor = (first - second).abs().amax(1)
     return found
 
 
-def reached(model: Any, handle: Any) -> None:
-    """A token changes what tokens see that open keys lead to, layer by layer, and nothing else."""
-    (tokens,) = drawn(5, [token_count(LAYOUTS[0])])
-    other = tokens.clone()
-    other[1] = (tokens[1] + 1) % 10
-    paths = torch.eye(len(tokens)).bool()
-    for layer, _ in enumerate(handle.layers):
-        seen = (dense_bias(BIAS, LAYOUTS[0], min(layer, 1), handle.heads) > -torch.inf).any(0)
-        paths |= (seen.float() @ paths.float()) > 0
-    change = (logits(model, tokens[None]) - logits(model, other[None])).abs().amax((0, 2))
-    assert 0 < paths[:, 1].sum() < len(tokens)
-    assert change[~paths[:, 1]].max() < 1e-5 * change.max()
-    with handle.lent(bias=Bias(), layout=LAYOUTS[0]):
-        assert (logits(model, tokens[None]) - logits(model, other[None])).abs().amax((0, 2))[2:].min() > 0
-
-
-def rows_alone(model: Any, handle: Any, side: str) -> None:
-    parts = drawn(6, [token_count(layout) for layout in LAYOUTS])
-    tokens, mask = padded(parts, [side] * len(parts))
-    handle.layout = LAYOUTS
-    together = logits(model, tokens, attention_mask=mask)
-    for row, (part, layout) in enumerate(zip(parts, LAYOUTS, strict=True)):
-        handle.layout = layout
-        alone = logits(model, part[None])[0]
-        assert torch.allclose(together[row, mask[row] == 1], alone, atol=1e-4 * alone.abs().max().item())
-
-
 def table() -> str:
-    rows: dict[str, list[str]] = {row: [] for row in (BOTH, BEHIND, *REFUSED.values(), UNBUILT)}
+    rows: dict[str, list[str]] = {row: [] for row in (TAKEN, *REFUSED.values(), UNBUILT)}
     for family in names():
         rows[verdict(family)].append(family)
     head = f"| transformers {transformers.__version__} | | families |\n| --- | --- | --- |\n"

@@ -17,7 +17,6 @@ from helpers import one_token_a_character
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_hf import LAYERS, NAMES, eager_with, gemma2, gpt2, llama, made, neox, opt, qwen3, smollm3
-from test_hf_rows import padded
 from test_spans import HEADS, PATTERNS, slow_bias, texts
 from torch import Tensor, nn
 
@@ -31,8 +30,7 @@ from abc_nb.problems.spans import END, Pattern, spans_in
 
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
-practice = pytest.importorskip("abc_nb.hf.practice")
-Attending = practice.Attending
+Attending = pytest.importorskip("abc_nb.hf.contexts").Attending
 
 PAD = 0
 TOKENIZER = one_token_a_character()
@@ -57,12 +55,22 @@ def own(make: Any) -> Any:
     return made(make, **OWN[make])
 
 
+def padded(parts: list[Tensor], sides: list[str]) -> tuple[Tensor, Tensor]:
+    """Rows of tokens, and their mask."""
+    longest = max(len(part) for part in parts)
+    rows, mask = torch.full((len(parts), longest), PAD), torch.zeros(len(parts), longest, dtype=torch.long)
+    for row, (part, side) in enumerate(zip(parts, sides, strict=True)):
+        first = longest - len(part) if side == "left" else 0
+        rows[row, first : first + len(part)], mask[row, first : first + len(part)] = part, 1
+    return rows, mask
+
+
 def ids(text: str) -> Tensor:
     return torch.tensor(TOKENIZER.encode(text))
 
 
 def batch(rows: list[str], sides: list[str]) -> tuple[Tensor, Tensor]:
-    return padded([ids(text) for text in rows], sides, PAD)
+    return padded([ids(text) for text in rows], sides)
 
 
 def by_hand(model: Any, given: Known) -> Tensor:
@@ -127,37 +135,16 @@ def test_a_cache_gives_what_the_whole_text_gives(make: Any, seed: int) -> None:
             known, mask = known[:, : known.shape[1] - cut], mask[:, : mask.shape[1] - cut]
 
 
-class Dictated(transformers.LogitsProcessor if transformers else object):  # type: ignore[misc]
-    """Has a model write texts, a row each, and keeps the logits that it would have gone by."""
-
-    def __init__(self, texts: list[str], start: int) -> None:
-        self.tokens, self.start, self.seen = torch.stack([ids(text) for text in texts]), start, list[Tensor]()
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        self.seen.append(scores.clone())
-        step = input_ids.shape[1] - self.start
-        return torch.full_like(scores, -torch.inf).scatter(1, self.tokens[:, step : step + 1], 0.0)
-
-
-def dictated(model: Any, rows: list[str], texts: list[str], cache: bool = True) -> Tensor:
-    """Logits (row, token, vocabulary) while a model under a bias generates the texts behind the rows."""
-    tokens, mask = batch(rows, ["left"] * len(rows))
-    processor, more = Dictated(texts, tokens.shape[1]), {"pad_token_id": PAD, "max_new_tokens": len(texts[0])}
-    found = model.generate(tokens, attention_mask=mask, use_cache=cache, logits_processor=[processor], **more)
-    assert TOKENIZER.batch_decode(found[:, tokens.shape[1] :]) == texts
-    return torch.stack(processor.seen, 1)
-
-
-@families
-def test_generating_is_the_same_with_a_cache_without_and_alone(make: Any) -> None:
-    """Tokens of a problem that the model writes itself stand in none yet, and are computed again when it is one."""
-    model, rows = own(make), ["so 12+345=", "1+2=3; parity(101)=", "x succ(12345)=6 and 7*8"]
-    texts = ["753; and succ(99)=001; so 7*8", "110; then 12+34=64; so parity", "=65; 12+34=64; then parity(10"]
+@pytest.mark.parametrize("beams", [1, 2])
+def test_generating_is_the_same_with_a_cache_without_and_alone(beams: int) -> None:
+    model, rows = own(llama), ["so 12+345=", "1+2=3; parity(101)=", "x succ(12345)=6 and 7*8"]
+    tokens, mask = batch(rows, ["left"] * 3)
+    more = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": PAD, "num_beams": beams}
     with hf.attach(model, BIAS, spans=TOKENIZER):
-        found = dictated(model, rows, texts)
-        close(found, dictated(model, rows, texts, cache=False))
-        for row, text, of_row in zip(rows, texts, found, strict=True):
-            close(dictated(model, [row], [text])[0], of_row)
+        first, second = (model.generate(tokens, attention_mask=mask, use_cache=use, **more) for use in (True, False))
+        assert torch.equal(first, second)
+        for row, text in zip(first, rows, strict=True):
+            assert torch.equal(row[tokens.shape[1] :], model.generate(ids(text)[None], **more)[0, len(text) :])
 
 
 def test_threads_that_share_a_model_give_what_each_text_gives_alone() -> None:
@@ -188,7 +175,7 @@ def test_threads_that_share_a_model_give_what_each_text_gives_alone() -> None:
         with hf.attach(model, lines, layouts[0]) as handle:
             for each, layout in zip(pool.map(of_layout, layouts * 3), layouts * 3, strict=True):
                 torch.testing.assert_close(each, of_layout(layout), atol=1e-5, rtol=1e-4)
-            assert handle.layout == (layouts[0],)
+            assert handle.layout == layouts[0]
 
 
 @dataclass(frozen=True)
@@ -203,10 +190,9 @@ class Slopes(Bias):
         return causal_rows(first, last) - self.steep * (layer + 1) * (where[first:, None] - where).abs()
 
 
-@families
 @torch.no_grad()
-def test_a_new_bias_of_text_is_one_class(make: Any) -> None:
-    model, text = own(make), "so 12+345=753; and succ(99)=001; so"
+def test_a_new_bias_of_text_is_one_class() -> None:
+    model, text = own(neox), "so 12+345=753; and succ(99)=001; so"
     where = positions(spans_in(text, PATTERNS), len(text))
     mask = [torch.full((len(text), len(text)), -torch.inf).triu(1) for _ in range(LAYERS)]
     for layer in range(LAYERS):
@@ -219,21 +205,13 @@ def test_a_new_bias_of_text_is_one_class(make: Any) -> None:
         close(model(ids(text[12:])[None], past_key_values=first.past_key_values).logits, wanted[:, 12:])
 
 
-def test_beams_are_the_same_with_a_cache_and_without() -> None:
-    tokens, mask = batch(["so 12+345=", "x succ(12345)=6 and 7*8"], ["left"] * 2)
-    more = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": PAD, "num_beams": 2, "attention_mask": mask}
-    with hf.attach(own(llama), BIAS, spans=TOKENIZER):
-        first, second = (own(llama).generate(tokens, use_cache=use, **more) for use in (True, False))
-    assert torch.equal(first, second)
-
-
 @pytest.mark.parametrize("of_text", [True, False])
 @torch.no_grad()
 def test_a_bias_is_saved_beside_the_model_and_comes_back_with_it(of_text: bool, tmp_path: Path) -> None:
     model, tokens = own(llama), ids("12+34=64; and succ(99)=0")[None]
-    layouts = [PATTERNS[0].layout((6, 7)), PATTERNS[0].layout((9, 4))]
-    lines = Lines.one_key_per_head(layouts[0], HEADS, LAYERS)
-    more = {"spans": TOKENIZER} if of_text else {"layout": layouts, "period": 3}
+    layout = PATTERNS[0].layout((6, 7))
+    lines = Lines.one_key_per_head(layout, HEADS, LAYERS)
+    more = {"spans": TOKENIZER} if of_text else {"layout": layout, "period": 3}
     tokens = tokens if of_text else tokens[:, :20].repeat(2, 1)
     with hf.attach(model, BIAS if of_text else lines, **more):
         wanted = model(tokens).logits
@@ -305,14 +283,13 @@ def test_what_text_cannot_be_is_said_in_a_sentence() -> None:
 PARITY = SpanLines.one_key_per_head(PATTERNS[3:], HEADS, LAYERS)
 
 
-def test_a_llama_is_trained_until_its_answers_are_certified_in_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(practice, "BATCH", 64)
+def test_a_llama_is_trained_until_its_answers_are_certified_in_any_text() -> None:
     torch.manual_seed(0)
     model = llama(**SIZES)
     with hf.attach(model, PARITY, spans=TOKENIZER):
         (before,) = hf.certify(model)
         assert not before.certified and before.problem in str(before)
-        hf.train_until_certified(model, 60, rate=1e-2)
+        hf.train_until_certified(model, 60, rate=1e-2, batch=64)
         (certificate,) = hf.certify(model)
         assert certificate.certified and certificate.margin > 100 * certificate.rounding
         model.eval()

@@ -20,7 +20,7 @@ from abc_nb import InputError, api, cli
 from abc_nb.bias.spans import SpanLines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.language import calibration, evaluation
-from abc_nb.language.answering import answered_text, problems_of, spoken
+from abc_nb.language.answering import problems_of, spoken
 from abc_nb.language.calibration import calibrated
 from abc_nb.language.mixture import Mixture, texts
 from abc_nb.language.training import Rows, text_loss, token_losses, training_on_text
@@ -83,15 +83,15 @@ def test_a_training_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     torch.testing.assert_close(later.model.state_dict(), whole.model.state_dict(), rtol=0, atol=0)
 
 
-def test_problems_that_were_wrong_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_that_were_wrong_come_again() -> None:
     spec = tiny()
-    rows, seen = Rows(spec.build(0), spec.mixture, SHORT, 0), list[str]()
-    draw = Mixture.training_batch
-    monkeypatch.setattr(Mixture, "training_batch", lambda *given: seen.append(draw(*given).texts) or draw(*given))
+    rows = Rows(spec.build(0), spec.mixture, SHORT, 0)
     fit(rows.model, rows.losses, replace(SHORT, steps=1))
     missed = [text_of(tokens.tolist()) for tokens in rows.missed]
-    fit(rows.model, rows.losses, replace(SHORT, steps=1))
-    assert any(problem in "".join(seen[1]) for problem in missed)
+    fresh, again = ("".join(spec.mixture.training_batch(0, 1, 8, known).texts) for known in ((), missed))
+    assert sum(map(again.count, missed)) > sum(map(fresh.count, missed))
+    others = Rows(rows.model, spec.mixture, replace(SHORT, again=0), 0)
+    assert next(rows.losses(1, 8)) != next(others.losses(1, 8))
 
 
 def test_a_run_is_made_kept_found_and_shipped(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,17 +199,16 @@ def test_a_text_is_read_as_people_write_it() -> None:
 
 def test_a_text_is_answered_continued_or_refused() -> None:
     own = model()
-    found = answered_text(own, "what is 12+34=, and succ(9)=; so")
-    assert len(found.answers) == 2 and found.text.startswith("what is 12+34=") and found.text.endswith("; so")
-    assert found.text.count("=") == 2 and ";, and succ(9)=" in found.text and ";;" not in found.text
-    assert answered_text(own, "no problem here", go_on=True).text.startswith("no problem here")
-    with pytest.raises(InputError, match="no problem in"):
-        answered_text(own, "no problem here")
-    with pytest.raises(InputError, match="GB of memory"):
-        answered_text(own, "1+" + "2" * (MEMORY // 20_000) + "=")
-    assert spoken(own, "12+34=", whole=True).startswith("12+34=")
-    assert spoken(own, "1+2= 3+4=").count(" ") == 1
+    assert spoken(own, "what is 12+34=, and succ(9)=; so").count("\n") == 1
+    whole = spoken(own, "what is 12+34=, and succ(9)=; so", whole=True)
+    assert whole.startswith("what is 12+34=") and whole.endswith("; so")
+    assert whole.count("=") == 2 and ";, and succ(9)=" in whole and ";;" not in whole
+    assert spoken(own, "no problem here", whole=True).startswith("no problem here")
     assert spoken(model(SpanLines(5)), "any text").startswith("any text")
+    with pytest.raises(InputError, match="no problem in"):
+        spoken(own, "no problem here")
+    with pytest.raises(InputError, match="GB of memory"):
+        spoken(own, "1+" + "2" * (MEMORY // 20_000) + "=")
 
 
 def test_the_command_line_and_python_answer_texts(

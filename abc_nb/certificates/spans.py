@@ -110,7 +110,7 @@ class SpanContexts(PlaceContexts):
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """Those that the model gets wrong when they stand alone, which is what it does in any text."""
         examples: dict[str, Counterexample] = {}
-        problems = [self.written(candidate.operands) for candidate in self.candidates(wrong)]
+        problems = filter(self.pattern.possible, (self.written(one.operands) for one in self.candidates(wrong)))
         for operands in sorted(problems, key=lambda numbers: sum(map(len, numbers)))[: 2 * MOST]:
             text, right = self.pattern.problem(operands), self.pattern.answer(operands)
             said = Writer(model).answer(text)

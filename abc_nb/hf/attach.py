@@ -1,4 +1,4 @@
-"""A bias on the attention of a causal language model of `transformers`, through its AttentionInterface.
+"""A bias on the attention of a causal language model of `transformers`, and the proof that it acts there as it should.
 
 While a bias is attached, every layer's attention goes through `biased_attention`, this package's own attention with
 the layer's bias. The bias holds the causal mask too.
@@ -7,28 +7,33 @@ the layer's bias. The bias holds the causal mask too.
 from __future__ import annotations
 
 import json
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from abc_nb.bias import Bias, Line
+from abc_nb.bias import Bias, Line, Lines
+from abc_nb.bias.sequence import token_count
 from abc_nb.common.config import classes, from_data
+from abc_nb.common.devices import device_of
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attention import NAME, register
 from abc_nb.hf.handle import FILE, Attached, Setting
-from abc_nb.hf.probe import check_model, prove
-from abc_nb.hf.rows import as_layouts
-from abc_nb.hf.sequences import OfProblem, OfText
-from abc_nb.hf.text import Reader
-from abc_nb.problems.layouts import Layout, Operand
+from abc_nb.hf.passes import OfProblem, as_layout
+from abc_nb.hf.text import OfText, Reader
+from abc_nb.problems.layouts import Layout, Operand, unary
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
+from abc_nb.training.evaluation import evaluating
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+LAYOUT, CHANGED = unary(2), 2  # what is run, and the token that is another one in the second row
+NOISE = 64  # units in the last place that equal rows may differ by
 
 
 def attach(
@@ -40,15 +45,11 @@ def attach(
 ) -> Attached:
     """Put a bias on a model's attention, until the handle that is returned is detached or its `with` block ends.
 
-    A bias of problems alone takes their `layout`, or one for each row of a batch. Set the handle's `layout` before
-    other problems. With a `period` the model's `position_ids` are cyclic, whatever is passed. A bias of text with
-    problems in it, as `SpanLines`, takes the tokenizer, as `spans`: problems are found in every row, also while text is
-    generated. Positions are those of the bias, whatever is passed.
-
-    Rows can have padding on the left or on the right, as the `attention_mask` says. Training, evaluation and `generate`
-    with or without its cache work; of a problem alone, the prompt is the problem and the answer's first token. Long
-    problems go through FlexAttention where it can do what the dense matrix does. Several threads can use the model; a
-    thread with other layouts takes them by `with handle.lent(layout=...)`.
+    A bias of problems alone takes their `layout`; set the handle's `layout` before other problems. With a `period` the
+    model's positions are cyclic, whatever is passed. A bias of text with problems in it, as `SpanLines`, takes the
+    tokenizer, as `spans`: problems are found in every row, also while text is generated, rows can have padding, and
+    positions are those of the bias. Several threads can use the model; one with other layouts takes them by
+    `with handle.lent(layout=...)`.
 
     A few tokens are run to see that the bias acts: a zero bias changes nothing, a closed key has no influence on the
     logits, and no token sees one that comes after it. Raises InputError for a model of which that does not hold, which
@@ -62,9 +63,9 @@ def attach(
     handle = Attached(model, setting)
     try:
         prove(model, handle)
-        if setting.places_tokens and "position_ids" not in handle.names:
+        if (spans is not None or period is not None) and "position_ids" not in handle.names:
             raise InputError(f"{type(model).__name__} takes no position_ids: its tokens stand where it counts them")
-        first = OfText(bias, ()) if setting.reader is not None else OfProblem(bias, setting.layout[0], period)
+        first = OfText(bias, ()) if spans is not None else OfProblem(bias, setting.layout, period)
         first.rows(0, torch.empty(1, handle.heads, 1, 1), 0, 1)  # InputError for other heads, and for another kind
         first.positions(1)
     except BaseException:
@@ -78,10 +79,10 @@ def setting_of(bias: Bias, layout: Any, period: int | None, spans: PreTrainedTok
     if not isinstance(bias, Bias):
         raise InputError(f"give a bias of this package, not {bias!r}")
     if spans is None:
-        return Setting(bias, as_layouts(layout), period)
+        return Setting(bias, as_layout(layout), period)
     if layout is not None or period is not None:
         raise InputError("a bias of text takes its tokenizer alone: attach(model, bias, spans=tokenizer)")
-    return Setting(bias, (), None, Reader(spans, bias.patterns))
+    return Setting(bias, reader=Reader(spans, bias.patterns))
 
 
 def load(folder: str | Path) -> PreTrainedModel:
@@ -95,16 +96,112 @@ def load(folder: str | Path) -> PreTrainedModel:
     known = [*classes(Bias).values(), Line, Pattern, Task, Layout, Operand]
     bias, layout = (from_data(data[name], known) for name in ("bias", "layout"))
     model = AutoModelForCausalLM.from_pretrained(folder)
-    attach(model, bias, layout or None, data["period"], AutoTokenizer.from_pretrained(folder) if data["text"] else None)
+    attach(model, bias, layout, data["period"], AutoTokenizer.from_pretrained(folder) if data["text"] else None)
     return model.eval()
 
 
 def attached(model: nn.Module) -> Attached | None:
     """The handle of the bias that is on a model, or None."""
-    return next((vars(module)[NAME].handle for module in model.modules() if NAME in vars(module)), None)
+    return next((vars(module)[NAME] for module in model.modules() if NAME in vars(module)), None)
 
 
-def under_own(model: PreTrainedModel, layout: Any) -> AbstractContextManager[Attached]:
+def attached_or_zero(model: PreTrainedModel, layout: Any) -> AbstractContextManager[Attached]:
     """The handle of the bias that is on a model, or of one of zero for a `with` block."""
-    own = attached(model)
-    return attach(model, Bias(), layout) if own is None else nullcontext(own)
+    handle = attached(model)
+    return attach(model, Bias(), layout) if handle is None else nullcontext(handle)
+
+
+# ---- a proof, by a few tokens, that the bias acts
+
+
+def check_model(model: Any) -> None:
+    """InputError for what is no causal language model, or has a sliding window."""
+    if not hasattr(getattr(model, "config", None), "get_text_config"):
+        raise InputError(f"{type(model).__name__} is no model of transformers: give a causal language model")
+    config = model.config.get_text_config(decoder=True)
+    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None) or []
+    narrow = getattr(config, "index_topk", None) or (getattr(config, "sliding_window", None) and not kinds)
+    if narrow or any(kind not in ("full_attention", "global") for kind in kinds):
+        raise InputError(
+            f"{type(model).__name__} has layers without full attention, such as a sliding window of its own: "
+            "take a model, or a configuration, in which every token can see all those before it"
+        )
+
+
+def prove(model: Any, handle: Attached) -> None:
+    """Put the handle's attention on the model; InputError unless it does what a bias should.
+
+    Two rows of tokens are run, which differ in one token. A zero bias leaves the logits as they are; no token sees one
+    that comes after it; and where all keys are closed, the token that differs has no influence on the others.
+    """
+    tokens = two_rows(model)
+    with models_run(model) as inner:
+        plain = logits(model, tokens)
+    handle.install(inner[-1])
+    with handle.lent(bias=Bias(), layout=LAYOUT, period=None, reader=None):
+        zero = logits(model, tokens)
+    with handle.lent(bias=Lines(1, (), empty="closed"), layout=LAYOUT, period=None, reader=None):
+        closed = logits(model, tokens)
+    unit, size = torch.finfo(model.dtype).eps, plain.abs().max()
+    right = {
+        "does not use the AttentionInterface of transformers": bool(handle.layers),
+        "gives other logits under a bias of zero": (zero - plain).abs().max() <= size * unit**0.5,
+        "lets tokens see those that come after them": influence(zero)[:CHANGED].max() <= size * unit * NOISE,
+        "lets tokens see each other in other ways than by attention": influence(closed).max() <= size * unit * NOISE,
+    }
+    for what, holds in right.items():
+        if not holds:
+            raise InputError(f"{type(model).__name__} takes no bias: it {what}")
+    handle.keep_layers()
+
+
+@contextmanager
+def models_run(model: nn.Module) -> Iterator[list[nn.Module]]:
+    """The models of transformers that run, each inside the one before, as long as they make the mask themselves.
+
+    The last of them runs however the model is called.
+    """
+    from transformers import PreTrainedModel
+
+    ran: list[nn.Module] = []
+
+    def note(module: nn.Module, _: object, named: dict[str, Any]) -> None:
+        if named.get("attention_mask") is None:
+            ran.append(module)
+
+    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    hooks = [module.register_forward_pre_hook(note, with_kwargs=True) for module in models]
+    try:
+        yield ran
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def influence(both: Tensor) -> Tensor:
+    """How much the token that differs changes the logits of each other token: (token,)."""
+    change = (both[0] - both[1]).abs().amax(-1)
+    change[CHANGED] = 0.0
+    return change
+
+
+def two_rows(model: Any) -> Tensor:
+    """Token ids (2, tokens) without special ones, of which two columns differ."""
+    facts = model.config.get_text_config(decoder=True).to_dict() | model.config.to_dict()
+    special = {number for name, number in facts.items() if name.endswith("token_id") and isinstance(number, int)}
+    plain = [number for number in range(model.get_input_embeddings().num_embeddings) if number not in special]
+    rows = torch.tensor([plain[number % len(plain)] for number in range(token_count(LAYOUT))]).repeat(2, 1)
+    rows[1, CHANGED] = plain[(CHANGED + 1) % len(plain)]
+    return rows.to(device_of(model))
+
+
+def logits(model: nn.Module, tokens: Tensor) -> Tensor:
+    """What a model says of tokens, (row, token, vocabulary); InputError if it cannot be run on them."""
+    try:
+        with evaluating(model):
+            return model(input_ids=tokens, use_cache=False).logits.float()
+    except InputError:
+        raise
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{type(model).__name__} cannot be run on input_ids alone: {reason}") from error

@@ -1,36 +1,46 @@
-"""Certifying a model of `transformers`.
+"""Certifying a model of `transformers`, and training it on contexts until it is certified.
 
 Contexts are those of `certificates.spans`, so a certificate holds for numbers of any lengths, and for any text around
 them, since answers see none of it. Each is tried against the whole vocabulary. What rounding can change is not bounded
 here, as it is for this package's own layers: the narrowest contexts are computed again in float64, and the certificate
-says how far float32 is from that.
+says how far float32 is from that. Text is not trained on.
 """
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from abc_nb.bias.base import CLOSED
-from abc_nb.common.errors import InputError
-from abc_nb.hf.attach import attached
-from abc_nb.hf.contexts import Answers, Contexts, every_context, joined
-from abc_nb.hf.rows import Rows
-from abc_nb.hf.sequences import SequenceBias, leveled
-from abc_nb.hf.text import Reader
+from abc_nb.certificates.contexts import Block, Shape
+from abc_nb.certificates.practice import Practised, until_certified
+from abc_nb.certificates.spans import SpanContexts
+from abc_nb.hf.contexts import Answers, Attending, Contexts, joined
 from abc_nb.language.mixture import draw
-from abc_nb.problems.sampling import TEST, generator
+from abc_nb.problems.sampling import TRAIN, generator
+from abc_nb.problems.spans import END
+from abc_nb.problems.tasks import TRAINED
 from abc_nb.training.evaluation import evaluating
+from abc_nb.training.fit import LossOfStep, Progress, Report, fit
+from abc_nb.training.recipe import OneCycle
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+ROWS = 1024  # contexts of a pass
 NARROW = 64  # contexts that are computed again in float64
+SHOWN = 8  # wrong contexts of each shape of which problems are sought
+BETAS, BATCH = (0.9, 0.98), 512  # AdamW's; contexts of a step
+OTHERS = 2048  # tokens of the vocabulary, drawn anew for each step, that the right one is compared with
+SMALL = 1.0  # a margin below it is narrow, and practised, too
 
 
 @dataclass(frozen=True)
@@ -60,104 +70,132 @@ class Certificate:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class OfContexts(SequenceBias):
-    """The bias of a sequence of contexts, all at one place."""
-
-    added: Tensor  # (head, token, token)
-    place: int
-
-    def rows(self, layer: int, like: Tensor, first: int, last: int) -> Tensor:
-        return leveled(self.added).to(like)
-
-    def same_as(self, layer: int) -> int:
-        return 0
-
-    def positions(self, count: int) -> Tensor | None:
-        return torch.full((count,), self.place)
-
-
-class Attending(Answers):
-    """A model under a bias of text, of which a problem's tokens see their problem alone."""
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        """InputError for a model without such a bias, and for one whose answers depend on where problems stand."""
-        handle = attached(model)
-        reader = None if handle is None else handle.setting.reader
-        if handle is None or reader is None or handle.bias.period != 1:
-            raise InputError("no certificate: attach a bias of text first, under which a problem takes one position")
-        super().__init__(handle.bias, len(handle.layers), reader.tokenizer)
-        self.model: Any = model
-        self.vocabulary = model.get_input_embeddings().num_embeddings
-        self.to(model.device)
-        with evaluating(self):
-            check_place(self, reader)
-
-    def forward(self, contexts: Contexts, tokens: Tensor | None = None, place: int = 0) -> Tensor:
-        """The same, of problems at any one position."""
-        where, added = contexts.sequence(len(self.characters))
-        rows = Rows((OfContexts(added, place),), None, 0, len(where))
-        handle = attached(self.model)
-        assert handle is not None
-        with handle.lent(rows=rows):
-            found: Tensor = self.model(self.tokens[where][None], use_cache=False).logits[0, len(self.characters) :]
-        return found if tokens is None else found[:, tokens]
-
-
-def check_place(answers: Attending, reader: Reader) -> None:
-    """InputError unless an answer's tokens depend on their contexts alone: in texts, and at far positions.
-
-    By the bias they see nothing else. What is left is how a model counts positions, and what it does beside attention.
-    """
-    model, rng = answers.model, generator(0, TEST)
-    far = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 1024) - 1
-    for pattern in answers.bias.patterns:
-        lengths = tuple(pattern.task.rule.factor if few else 3 for few in pattern.few)
-        operands = draw(pattern, lengths, rng)
-        problem, answer = pattern.problem(operands), pattern.answer(operands)
-        contexts = answers.contexts(pattern, lengths, problem + answer, 0, len(answer) + 1)
-        wanted = answers(contexts)
-        found = [answers(contexts, place=far)]
-        for before in ("", "So it is, and so it was: "):
-            tokens = reader.tokenizer.encode(before + problem + answer, return_tensors="pt").to(model.device)
-            found.append(model(tokens, use_cache=False).logits[0, -len(wanted) :])
-        most = max(float((own - wanted).abs().max()) for own in found)
-        if not most <= torch.finfo(wanted.dtype).eps ** 0.5 * float(wanted.abs().max()):
-            raise InputError(
-                f"no certificate for {type(model).__name__}: the same answer's token has other logits at another place "
-                "in a text, as with learned positions; take a model with rotary positions or none"
-            )
-
-
 def certify(model: PreTrainedModel) -> list[Certificate]:
     """A certificate of each pattern of the bias of text that is on a model: the answers it writes, in any text.
 
     InputError for a model whose answers depend on anything but their problems.
     """
-    return certify_all(Attending(model))
+    return [*AllAnswers(Attending(model)).certificates()]
 
 
-def certify_all(answers: Answers) -> list[Certificate]:
-    """A certificate of each pattern."""
-    found = []
-    with evaluating(answers):
-        for pattern in answers.bias.patterns:
-            count, wrong, problem, narrow = 0, 0, "", list[tuple[float, Contexts]]()
-            every = every_context(answers.bias, pattern)
-            for contexts, problem_of in tqdm(every, delay=3, leave=False, unit="block"):
-                margin = leads(answers, contexts)
-                bad = (~(margin > 0)).nonzero()[:, 0]
-                count, wrong = count + len(margin), wrong + len(bad)
-                problem = min(filter(None, [problem, *map(problem_of, bad[:8].tolist())]), key=len, default="")
-                narrow.append((float(margin.min()), contexts.part(margin.argmin()[None])))
-            margins, narrowest = zip(*sorted(narrow, key=lambda each: each[0])[:NARROW], strict=True)
-            exact = leads(copy.deepcopy(answers).double(), joined(narrowest))
-            off = float((exact - torch.tensor(margins)).abs().max())
-            found.append(Certificate(pattern.form, count, wrong, margins[0], off, problem))
-    return found
+def train_until_certified(
+    model: Answers | PreTrainedModel,
+    steps: int,
+    seed: int = 0,
+    rounds: int = 9,
+    rate: float = 1e-3,
+    report: Report | None = None,
+    batch: int = BATCH,
+) -> Practised:
+    """Train on contexts alone; round the weights to 8 bits, look at every context, and practise wrong or narrow ones.
+
+    `model` is one of `transformers` under a bias of text, or a path. A step has at least `batch` contexts of random
+    problems. A round of practice has a third of the steps and a fifth of the learning rate, and there are at most so
+    many `rounds`.
+    """
+    answers = model if isinstance(model, Answers) else Attending(model)
+    trial, recipe = AllAnswers(answers), OneCycle(steps, batch, rate, BETAS, weight_decay=0.0, clip=1.0)
+    progress = fit(answers, trial.losses(seed), recipe, seed, report=report)
+    slower = replace(recipe, steps=steps // 3, rate=rate / 5)
+
+    def fit_round(progress: Progress) -> None:
+        fit(answers, trial.losses(seed), slower, seed, progress=progress, report=report)
+
+    return until_certified(answers, trial, fit_round, rounds, progress, report)
+
+
+class AllAnswers:
+    """All contexts of a model's answers, and in how many looks each was wrong or narrow."""
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers = answers
+        self.patterns = [SpanContexts(answers.bias.lines_of(pattern), 1, pattern) for pattern in answers.bias.patterns]
+        self.blocks = [[*blocks_of(pattern)] for pattern in self.patterns]
+        every = [answers.contexts_of(*block) for blocks in self.blocks for block in blocks]
+        self.every = joined(every)
+        self.poor = torch.zeros_like(self.every.right)
+
+    def leads(self, rows: Tensor) -> Tensor:
+        return leads(self.answers, self.every.part(rows))
+
+    def look(self, enough: float, count: Callable[[int, int], None]) -> int:
+        """As `certificates.practice.Trial` has it; contexts that were poor in any look are looked at first."""
+        wrong, tried, order = 0, 0, (self.poor == 0).int().argsort(stable=True)
+        with evaluating(self.answers):
+            for rows in order.split(ROWS):
+                margins = self.leads(rows)
+                self.poor[rows] += ~(margins > SMALL)
+                wrong, tried = wrong + int((~(margins > 0)).sum()), tried + len(rows)
+                count(tried, len(order))
+                if wrong >= enough:
+                    break
+        return wrong
+
+    def certificates(self) -> tuple[Certificate, ...]:
+        """A certificate of each pattern."""
+        parts = torch.arange(len(self.every.right)).split(ROWS)
+        with evaluating(self.answers):
+            margins = torch.cat([self.leads(rows) for rows in tqdm(parts, delay=3, leave=False, unit="block")])
+            exact = copy.deepcopy(self.answers).double()
+            sizes = [sum(len(block) for _, block in blocks) for blocks in self.blocks]
+            found, first = list[Certificate](), 0
+            for pattern, blocks, margin in zip(self.patterns, self.blocks, margins.split(sizes), strict=True):
+                narrow = margin.argsort()[:NARROW]
+                off = leads(exact, self.every.part(first + narrow)) - margin[narrow]
+                problem, wrong = wrong_problem(pattern, blocks, margin), int((~(margin > 0)).sum())
+                least, most = float(margin.min()), float(off.abs().max())
+                found.append(Certificate(pattern.pattern.form, len(margin), wrong, least, most, problem))
+                first += len(margin)
+        return tuple(found)
+
+    def losses(self, seed: int) -> LossOfStep:
+        """The loss of contexts of random problems; every second step has as many poor ones beside them.
+
+        Those that were poor more often come more often.
+        """
+        vocabulary, tokens = self.answers.vocabulary, self.answers.tokens
+        again = torch.arange(len(self.poor)).repeat_interleave(self.poor).numpy()
+
+        def losses(step: int, rows: int) -> Iterator[Tensor]:
+            rng = generator(seed, TRAIN, step)
+            contexts = drawn(self.answers, rng, rows)
+            if len(again) and step % 2:
+                chosen = rng.choice(again, min(rows, len(again)), replace=False)
+                contexts = joined([contexts, self.every.part(torch.from_numpy(chosen))])
+            others = torch.from_numpy(rng.choice(vocabulary, min(OTHERS, vocabulary), replace=False)).to(tokens.device)
+            some = torch.cat([tokens, others[~torch.isin(others, tokens)]])
+            yield F.cross_entropy(self.answers(contexts, some), contexts.right.to(tokens.device))
+
+        return losses
+
+
+def blocks_of(known: SpanContexts) -> Iterator[tuple[Shape, Block]]:
+    """All contexts of a pattern's answers, for numbers of any lengths."""
+    return ((shape, block) for shape in known.shapes for block in known.blocks(shape))
+
+
+def wrong_problem(known: SpanContexts, blocks: list[tuple[Shape, Block]], margins: Tensor) -> str:
+    """The shortest problem that is seen to hold a context whose margin is not positive; empty if there is none."""
+    wrong = []
+    for (shape, block), margin in zip(blocks, margins.split([len(block) for _, block in blocks]), strict=True):
+        wrong += [(shape, block[row]) for row in (~(margin > 0)).nonzero()[:SHOWN, 0].tolist()]
+    problems = [known.pattern.problem(known.written(candidate.operands)) for candidate in known.candidates(wrong)]
+    return min(problems, key=len, default="")
 
 
 def leads(answers: Answers, contexts: Contexts) -> Tensor:
     """By how much the right token of each context leads, (N,)."""
     logits, right = answers(contexts), answers.tokens[contexts.right][:, None]
     return (logits.gather(1, right) - logits.scatter(1, right, CLOSED).amax(1, keepdim=True))[:, 0].cpu()
+
+
+def drawn(answers: Answers, rng: np.random.Generator, count: int) -> Contexts:
+    """The contexts of at least so many answers' tokens of random problems."""
+    parts = list[Contexts]()
+    while sum(len(part.right) for part in parts) < count:
+        pattern = answers.bias.patterns[int(rng.integers(len(answers.bias.patterns)))]
+        operands = draw(pattern, [int(rng.integers(1, TRAINED + 1)) for _ in pattern.few], rng)
+        lengths, answer = tuple(map(len, operands)), pattern.answer(operands)
+        ended = answer + END * (len(answer) < pattern.answer_places(lengths))
+        parts.append(answers.contexts(pattern, lengths, pattern.problem(operands) + ended, 0, len(ended)))
+    return joined(parts)

@@ -1,59 +1,68 @@
-"""What the tokens of answers see: of given problems, and all that there can be.
+"""What the tokens of answers see, and models that give the answers' tokens from that alone.
 
-Shapes: N contexts, K keys, H heads.
+Shapes: N contexts, K keys, H heads, A characters of problems and answers, V tokens of the model's vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from abc_nb.bias.base import CLOSED, Bias, OpenKeys
-from abc_nb.bias.lines import Lines
+from abc_nb.bias.lines import Line, Lines
+from abc_nb.bias.spans import ITSELF
 from abc_nb.certificates.contexts import Block, Node, Shape, Token
-from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
-from abc_nb.hf.text import token_of
+from abc_nb.hf.attach import attached
+from abc_nb.hf.passes import SequenceBias, leveled
+from abc_nb.hf.text import Reader, token_of
+from abc_nb.language.mixture import draw
 from abc_nb.problems.layouts import Layout
+from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern
+from abc_nb.training.evaluation import evaluating
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-ROWS = 1024  # contexts of a block
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-@dataclass(frozen=True)
-class Contexts:
-    """What answers' tokens see, as numbers of characters in an alphabet."""
+class Contexts(NamedTuple):
+    """What answers' tokens see, in numbers of characters."""
 
     before: Tensor  # (N,): the character of the answer, or the `=`, that each follows
-    keys: Tensor  # (N, K): characters of the problem
-    bias: Tensor  # (H, N, K), minus infinity where a key is closed
+    seen: Tensor  # (N, H, A): what is added to a head's logits of the problem's characters; minus infinity: unseen
     right: Tensor  # (N,): the character that is right after each, as far as it is known
 
     def part(self, rows: Tensor) -> Contexts:
-        return Contexts(self.before[rows], self.keys[rows], self.bias[:, rows], self.right[rows])
+        return Contexts(*(numbers[rows] for numbers in self))
 
-    def sequence(self, characters: int) -> tuple[Tensor, Tensor]:
+    def sequence(self) -> tuple[Tensor, Tensor]:
         """One sequence with every character once, and after them the contexts, which see those that they open.
 
         What stands at each token (T,), and what is added to attention logits (H, T, T); each token sees itself.
         """
-        heads, rows = self.bias.shape[:2]
-        weights = torch.zeros(heads, rows, characters)
-        weights.scatter_add_(2, self.keys.expand(heads, -1, -1), self.bias.exp())
+        rows, heads, characters = self.seen.shape
         added = torch.full((heads, characters + rows, characters + rows), CLOSED)
-        added[:, characters:, :characters] = weights.log()
+        added[:, characters:, :characters] = self.seen.transpose(0, 1)
         added.diagonal(dim1=1, dim2=2).zero_()
         return torch.cat([torch.arange(characters), self.before]), added
+
+
+def joined(parts: Sequence[Contexts]) -> Contexts:
+    """Contexts one after the other."""
+    return Contexts(*map(torch.cat, zip(*parts, strict=True)))
+
+
+def seen_through(keys: Tensor, bias: Tensor, characters: int) -> Tensor:
+    """What is added to logits of characters (N, H, A), where these stand at keys (N, K) with a bias (H, N, K)."""
+    weights = torch.zeros(len(bias), len(keys), characters)
+    return weights.scatter_add_(2, keys.expand(len(bias), -1, -1), bias.exp()).log().transpose(0, 1)
 
 
 class Answers(nn.Module):
@@ -66,11 +75,15 @@ class Answers(nn.Module):
         """InputError for a bias under which a second layer shows an answer's token more than the first does."""
         super().__init__()
         self.bias, self.characters = bias, alphabet(bias.patterns)
-        for own in map(bias.lines_of, bias.patterns):
-            itself = [line for line in own.lines if line.attention != "cross"]
-            every = {(line.attention, line.layer, line.head) for line in itself}
-            plain = all((line.direction, line.offset, line.value) == ("diagonal", 0, 0.0) for line in itself)
-            if not plain or len(every) < 2 * layers * own.heads or any(bias.same_as(layer) for layer in range(layers)):
+        itself = {
+            Line(attention, layer, head, direction, span, offset, 0.0)
+            for layer in range(layers)
+            for head in range(bias.lines_of(bias.patterns[0]).heads)
+            for attention, direction, span, offset in ITSELF
+        }
+        for lines in map(bias.lines_of, bias.patterns):
+            inside = {line for line in lines.lines if line.attention != "cross" and line.layer < layers}
+            if inside != itself or any(bias.same_as(layer) for layer in range(layers)):
                 raise InputError(
                     "contexts are of a bias whose lines go from answers to their problem and, in every head, from each "
                     "token to itself, the same in every layer"
@@ -91,7 +104,28 @@ class Answers(nn.Module):
         keys, start = opened(self.bias.lines_of(pattern), layout), layout.source_length
         characters = torch.tensor([self.characters.index(character) for character in text])
         before, right = characters[start + first : start + last], characters[start + first + 1 : start + last + 1]
-        return Contexts(before, characters[keys.index[first:last]], keys.value[:, first:last], right)
+        seen = seen_through(characters[keys.index[first:last]], keys.value[:, first:last], len(self.characters))
+        return Contexts(before, seen, right)
+
+    def contexts_of(self, shape: Shape, block: Block) -> Contexts:
+        """Contexts of one shape of `SpanContexts` of one layer: tokens of a problem see themselves alone there."""
+        characters = {character: number for number, character in enumerate(self.characters)}
+        numbers = np.array([characters.get(character, -1) for character in VOCABULARY])
+        bias = torch.tensor(np.stack([np.frombuffer(key, np.float32) for key, _ in shape.root.cross], 1))  # (H, K)
+        before, *keys = (
+            torch.from_numpy(numbers[tokens_at(key, shape, block.values)])
+            for key in (shape.root.before, *(key for _, key in shape.root.cross))
+        )
+        seen = seen_through(torch.stack(keys, 1), bias[:, None].expand(-1, len(block), -1), len(self.characters))
+        return Contexts(before, seen, torch.from_numpy(numbers[block.right]))
+
+
+def tokens_at(key: Node | Token, shape: Shape, values: np.ndarray) -> np.ndarray:
+    """The token that stands at a key in each context: (N,)."""
+    while isinstance(key, Node):
+        key = key.before
+    kind, token, _ = key.atom
+    return np.full(len(values), token) if kind == "token" else values[:, shape.atoms.index(key.atom)]
 
 
 @lru_cache(maxsize=256)
@@ -104,16 +138,6 @@ def opened(lines: Lines, layout: Layout) -> OpenKeys:
     return keys
 
 
-def joined(parts: Sequence[Contexts]) -> Contexts:
-    """Contexts one after the other; those with fewer keys get closed ones."""
-    most = max(part.keys.shape[1] for part in parts)
-    more = [(0, most - part.keys.shape[1]) for part in parts]
-    keys = [pad(part.keys, own) for part, own in zip(parts, more, strict=True)]
-    bias = [pad(part.bias, own, value=CLOSED) for part, own in zip(parts, more, strict=True)]
-    before, right = (torch.cat([getattr(part, name) for part in parts]) for name in ("before", "right"))
-    return Contexts(before, torch.cat(keys), torch.cat(bias, 1), right)
-
-
 def alphabet(patterns: Sequence[Pattern]) -> list[str]:
     """Every character that a problem or an answer has, digits first, and last the end of an answer."""
     signs = {character for pattern in patterns for literal in pattern.literals for character in literal}
@@ -121,38 +145,72 @@ def alphabet(patterns: Sequence[Pattern]) -> list[str]:
     return [*sorted(digits), *sorted((signs | {EQUALS}) - digits), END]
 
 
-def every_context(bias: Bias, pattern: Pattern) -> Iterator[tuple[Contexts, Callable[[int], str]]]:
-    """All contexts of a pattern's answers, for numbers of any lengths, some at a time.
-
-    Beside them stands what gives the shortest problem that holds one of them. Tokens of a problem see themselves alone,
-    so a second layer shows an answer's token nothing more than the first.
-    """
-    known = SpanContexts(bias.lines_of(pattern), 1, pattern)
-    characters = {character: number for number, character in enumerate(alphabet(bias.patterns))}
-    numbers = np.array([characters.get(character, -1) for character in VOCABULARY])
-    for shape in known.shapes:
-        root = shape.root
-        of_keys = torch.tensor(np.stack([np.frombuffer(own, np.float32) for own, _ in root.cross], 1))  # (H, K)
-        blocks = (block.part(slice(i, i + ROWS)) for block in known.blocks(shape) for i in range(0, len(block), ROWS))
-        for block in blocks:
-            before, *keys = (
-                torch.from_numpy(numbers[tokens_at(key, shape, block.values)])
-                for key in (root.before, *(key for _, key in root.cross))
-            )
-            right = torch.from_numpy(numbers[block.right])
-            contexts = Contexts(before, torch.stack(keys, 1), of_keys[:, None].expand(-1, len(block), -1), right)
-            yield contexts, partial(problem_of, known, shape, block)
+# ---- a model under a bias of text
 
 
-def problem_of(known: SpanContexts, shape: Shape, block: Block, row: int) -> str:
-    """The shortest problem that holds a context; empty where none is found."""
-    found = known.candidates([(shape, block[row])])
-    return known.pattern.problem(known.written(found[0].operands)) if found else ""
+@dataclass(frozen=True, eq=False)
+class OfContexts(SequenceBias):
+    """The bias of a sequence of contexts, all at one place."""
+
+    added: Tensor  # (head, token, token)
+    place: int
+
+    def rows(self, layer: int, like: Tensor, first: int, last: int) -> Tensor:
+        return leveled(self.added).to(like)
+
+    def same_as(self, layer: int) -> int:
+        return 0
+
+    def positions(self, count: int) -> Tensor | None:
+        return torch.full((count,), self.place)
 
 
-def tokens_at(key: Node | Token, shape: Shape, values: np.ndarray) -> np.ndarray:
-    """The token that stands at a key in each context: (N,)."""
-    while isinstance(key, Node):
-        key = key.before
-    kind, token, _ = key.atom
-    return np.full(len(values), token) if kind == "token" else values[:, shape.atoms.index(key.atom)]
+class Attending(Answers):
+    """A model under a bias of text, of which a problem's tokens see their problem alone."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        """InputError for a model without such a bias, and for one whose answers depend on where problems stand."""
+        handle = attached(model)
+        reader = None if handle is None else handle.setting.reader
+        if handle is None or reader is None or handle.bias.period != 1:
+            raise InputError("no certificate: attach a bias of text first, under which a problem takes one position")
+        super().__init__(handle.bias, len(handle.layers), reader.tokenizer)
+        self.model: Any = model
+        self.vocabulary = model.get_input_embeddings().num_embeddings
+        self.to(model.device)
+        with evaluating(self):
+            self.check_place(reader)
+
+    def forward(self, contexts: Contexts, tokens: Tensor | None = None, place: int = 0) -> Tensor:
+        """The same, of problems at any one position."""
+        where, added = contexts.sequence()
+        handle = attached(self.model)
+        assert handle is not None
+        with handle.lent(alone=OfContexts(added, place)):
+            logits: Tensor = self.model(self.tokens[where][None], use_cache=False).logits[0, len(self.characters) :]
+        return logits if tokens is None else logits[:, tokens]
+
+    def check_place(self, reader: Reader) -> None:
+        """InputError unless an answer's tokens depend on their contexts alone: in texts, and at far positions.
+
+        By the bias they see nothing else. What is left is how a model counts positions, and what it does beside
+        attention.
+        """
+        model, rng = self.model, generator(0, TEST)
+        far = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 1024) - 1
+        for pattern in self.bias.patterns:
+            lengths = tuple(pattern.task.rule.factor if few else 3 for few in pattern.few)
+            operands = draw(pattern, lengths, rng)
+            problem, answer = pattern.problem(operands), pattern.answer(operands)
+            contexts = self.contexts(pattern, lengths, problem + answer, 0, len(answer) + 1)
+            wanted = self(contexts)
+            others = [self(contexts, place=far)]
+            for before in ("", "So it is, and so it was: "):
+                tokens = reader.tokenizer.encode(before + problem + answer, return_tensors="pt").to(model.device)
+                others.append(model(tokens, use_cache=False).logits[0, -len(wanted) :])
+            most = max(float((other - wanted).abs().max()) for other in others)
+            if not most <= torch.finfo(wanted.dtype).eps ** 0.5 * float(wanted.abs().max()):
+                raise InputError(
+                    f"no certificate for {type(model).__name__}: the same answer's token has other logits at another "
+                    "place in a text, as with learned positions; take a model with rotary positions or none"
+                )

@@ -1,8 +1,7 @@
 """A bias for FlexAttention (`torch.nn.attention.flex_attention`), which computes only those blocks that have open keys.
 
 Its time and memory are linear in the length where the bias leaves few keys open, and the dense matrix takes the square.
-Queries and keys behind the layout's tokens see nothing and are not seen, so that a sequence can be padded. `offset` is
-the number of tokens before the first query, as while generating with a cache.
+Queries and keys behind the layout's tokens see nothing and are not seen, so that a sequence can be padded.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from torch.nn.functional import pad
 from abc_nb.bias.base import CLOSED, Bias, OpenKeys
 from abc_nb.bias.sequence import token_count
 from abc_nb.common.errors import InputError
-from abc_nb.hf.rows import Rows
-from abc_nb.hf.sequences import OfProblem
+from abc_nb.hf.passes import OfProblem, Pass
 from abc_nb.problems.layouts import Layout
 
-At = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # batch, head, query, key
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # score, batch, head, query, key
 BLOCK, LEAST = 128, 2**12  # queries and keys of a block; numbers that are looked up
 LONG = 2048  # tokens from which on FlexAttention is taken; measured, see docs/transformers.md
@@ -33,50 +30,40 @@ COMPILED = 64  # the most kernels that are kept: one for each type, number of sl
 
 
 def score_and_blocks(
-    bias: Bias, layout: Layout, layer: int, heads: int, device: str = "cpu", tokens: int = 0, offset: int = 0
+    bias: Bias, layout: Layout, layer: int, heads: int, device: str = "cpu", tokens: int = 0
 ) -> tuple[ScoreMod, Any]:
     """One layer's bias for a compiled `flex_attention(query, key, value, score_mod, block_mask)`.
 
-    Queries are the tokens from `offset` up to `tokens`, padding included. InputError for a bias that leaves many open.
+    There are so many `tokens`, padding included. InputError for a bias that leaves many open.
     """
-    found = parts(OfProblem(bias, layout), layer, heads, torch.device(device), offset, tokens or token_count(layout))
-    if found is None:
+    both = parts(OfProblem(bias, layout), layer, heads, torch.device(device), tokens or token_count(layout))
+    if both is None:
         raise InputError(f"{type(bias).__name__} leaves more than {SLOTS} keys open to a token: take its dense matrix")
-    return biased(found[0]), found[1]
+    return both
 
 
 @lru_cache(maxsize=32)  # layers: a pass asks for the same as the one before
 @torch.inference_mode(False)  # used in training later
-def parts(bias: Any, layer: int, heads: int, device: torch.device, before: int, tokens: int) -> tuple[At, Any] | None:
+def parts(bias: Any, layer: int, heads: int, device: torch.device, tokens: int) -> tuple[ScoreMod, Any] | None:
     """A `SequenceBias` as kernels look it up, and the blocks that they compute; None for too many open keys."""
     few = bias.open_keys(layer, heads, device)
-    return None if few is None or few.index.shape[1] > SLOTS else (bias_at(few, before), blocks(few, tokens, before))
+    return None if few is None or few.index.shape[1] > SLOTS else (biased(few), blocks(few, tokens))
 
 
-def blocks(few: OpenKeys, tokens: int, offset: int) -> Any:
-    """A `BlockMask`: where queries from `offset` to `tokens` have open keys; all cells of a block are computed."""
+def blocks(few: OpenKeys, tokens: int) -> Any:
+    """A `BlockMask`: where queries have open keys; all cells of a block are computed."""
     from torch.nn.attention.flex_attention import BlockMask
 
-    rows, columns = (-(-count // BLOCK) for count in (tokens - offset, tokens))
-    few = few.rows(slice(offset, tokens))
+    count, few = -(-tokens // BLOCK), few.rows(slice(tokens))
     head, query, slot = ((few.value > CLOSED) & (few.index < tokens)).nonzero().unbind(1)
-    found = torch.zeros(len(few.value), rows, columns, dtype=torch.bool, device=few.value.device)
-    found[head, query // BLOCK, few.index[query, slot] // BLOCK] = True
-    order, counts = found.int().argsort(dim=2, descending=True, stable=True).int(), found.sum(2, dtype=torch.int32)
-    return BlockMask.from_kv_blocks(counts[None], order[None], BLOCK_SIZE=BLOCK, seq_lengths=(tokens - offset, tokens))
+    seen = torch.zeros(len(few.value), count, count, dtype=torch.bool, device=few.value.device)
+    seen[head, query // BLOCK, few.index[query, slot] // BLOCK] = True
+    order, counts = seen.int().argsort(dim=2, descending=True, stable=True).int(), seen.sum(2, dtype=torch.int32)
+    return BlockMask.from_kv_blocks(counts[None], order[None], BLOCK_SIZE=BLOCK, seq_lengths=(tokens, tokens))
 
 
-def biased(added: At, softcap: float | None = None) -> ScoreMod:
-    """Logits, capped first if a model does that (Gemma 2), and what is added to them."""
-
-    def changed(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return (score if softcap is None else softcap * (score / softcap).tanh()) + added(batch, head, query, key)
-
-    return changed
-
-
-def bias_at(few: OpenKeys, offset: int = 0) -> At:
-    """The bias of (any batch, head, query, key), given by integers of any one shape.
+def biased(few: OpenKeys) -> ScoreMod:
+    """Logits with the bias added, as a function of integers of any one shape.
 
     Slots are gone through one by one, since kernels take no sum over an axis; their number is a power of two, so that
     few kernels are compiled. For a head that the bias does not have it is not a number.
@@ -84,19 +71,18 @@ def bias_at(few: OpenKeys, offset: int = 0) -> At:
     slots = 1 << (few.index.shape[1] - 1).bit_length()
     more = 0, slots - few.index.shape[1]
     index, value = flat(pad(few.index, more)), flat(pad(few.value, more, value=CLOSED))
-    tokens, before = (torch.as_tensor(count, device=value.device) for count in (len(few.index), offset))
+    tokens = torch.as_tensor(len(few.index), device=value.device)
 
-    def added(_: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        query = query + before
+    def changed(score: Tensor, _: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         known = (query < tokens) & (key < tokens)
         query, key = query.clamp(max=tokens - 1), key.clamp(max=tokens - 1)
         total = torch.full_like(value[query], CLOSED)
         for slot in range(slots):
             here = known & (index[query * slots + slot] == key)
             total = torch.maximum(total, torch.where(here, value[(head * tokens + query) * slots + slot], CLOSED))
-        return total
+        return score + total
 
-    return added
+    return changed
 
 
 def flat(numbers: Tensor) -> Tensor:
@@ -108,31 +94,33 @@ def flat(numbers: Tensor) -> Tensor:
     from torch._dynamo import mark_static
 
     more = max(LEAST, 1 << (numbers.numel() - 1).bit_length()) - numbers.numel()
-    found = pad(numbers.flatten(), (0, more), value=float("nan") if numbers.is_floating_point() else -1)
-    mark_static(found)
-    return found
+    filled = pad(numbers.flatten(), (0, more), value=float("nan") if numbers.is_floating_point() else -1)
+    mark_static(filled)
+    return filled
 
 
 def by_blocks(
-    handle: Any, rows: Rows, layer: int, query: Tensor, key: Tensor, value: Tensor, softcap: float | None
+    handle: Any, run: Pass, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None
 ) -> Tensor | None:
     """Attention (batch, head, query, size) by FlexAttention; None where the dense matrix is taken.
 
-    That is for short sequences, padded ones, many open keys, and gradients on a processor, which it does not know. A
-    warning says where it is not compiled; the handle takes the matrix from then on.
+    That is for short sequences, padded ones, those in a cache, many open keys, and gradients on a processor, which it
+    does not know. A warning says where it is not compiled; the handle takes the matrix from then on.
     """
     learns = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
-    short = (rows.tokens - rows.before) * rows.tokens < handle.long**2
-    if rows.alone is None or short or (learns and query.device.type == "cpu") or torch.compiler.is_compiling():
+    alone = run.real is None and len(run.biases) == 1 and query.shape[2] == key.shape[2] == run.tokens
+    refused = (learns and query.device.type == "cpu") or torch.compiler.is_compiling()
+    if not alone or run.tokens < handle.long or refused:
         return None
-    if (own := parts(rows.alone, layer, query.shape[1], query.device, rows.before, rows.tokens)) is None:
+    both = parts(run.biases[0], layer, query.shape[1], query.device, run.tokens)
+    if both is None:
         return None
     from torch._dynamo import config, exc  # takes seconds, which short problems need not wait for
 
     inputs = [x.contiguous() for x in (query, key, value)]  # since a kernel is of one order in memory
     try:
         with config.patch(recompile_limit=COMPILED):
-            return compiled()(*inputs, biased(own[0], softcap), own[1])
+            return compiled()(*inputs, *both, scaling)
     except (exc.TorchDynamoException, exc.FailOnRecompileLimitHit) as error:
         handle.long, reason = sys.maxsize, str(error).strip().partition("\n")[0]
         warnings.warn(f"FlexAttention is not compiled, so attention takes the dense matrix: {reason}", stacklevel=2)
@@ -144,7 +132,7 @@ def compiled() -> Any:
     """FlexAttention, compiled for itself: what others compile of it does not count for the kernels that are kept."""
     from torch.nn.attention.flex_attention import flex_attention
 
-    def attention(query: Tensor, key: Tensor, value: Tensor, score: ScoreMod, blocks: Any) -> Tensor:
-        return flex_attention(query, key, value, score, blocks, enable_gqa=query.shape[1] != key.shape[1])
+    def attention(query: Tensor, key: Tensor, value: Tensor, score: ScoreMod, blocks: Any, scale: Any) -> Tensor:
+        return flex_attention(query, key, value, score, blocks, scale, enable_gqa=query.shape[1] != key.shape[1])
 
     return torch.compile(attention, fullgraph=True)

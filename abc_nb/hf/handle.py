@@ -24,12 +24,13 @@ from abc_nb.bias import Bias
 from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.hf.attention import NAME, Pass, Place, register
+from abc_nb.hf.attention import NAME, register
 from abc_nb.hf.flex import LONG
-from abc_nb.hf.rows import Rows, real_tokens, rows_of_layouts
-from abc_nb.hf.text import Reader, rows_of_text
+from abc_nb.hf.passes import Pass, SequenceBias, of_problem
+from abc_nb.hf.text import Reader, of_text
 
 FILE = "abc_nb.json"  # of the bias, beside a saved model
+Arguments = dict[str, Any]
 
 
 @dataclass
@@ -40,12 +41,7 @@ class Setting:
     layout: Any = None  # of the rows, if they are one problem each
     period: int | None = None
     reader: Reader | None = None  # of rows of text
-    rows: Rows | None = None  # in the place of those that are found
-
-    @property
-    def places_tokens(self) -> bool:
-        """Whether tokens stand where the bias says, whatever positions are passed."""
-        return self.reader is not None or self.period is not None
+    alone: SequenceBias | None = None  # that of the only row, whatever it holds
 
 
 class Attached(AbstractContextManager["Attached"]):
@@ -58,7 +54,6 @@ class Attached(AbstractContextManager["Attached"]):
         self.shared, self.local = setting, threading.local()
         self.latest: Pass | None = None  # of any thread: gradients of a GPU are computed in a thread without a pass
         self.heads, self.long = 1, LONG  # of the model; tokens from which on FlexAttention is taken
-        self.countable = False  # whether the model can be told where its tokens stand, and counts from 0 itself
         self.hooks: list[Any] = []
         self.layers: list[Any] = []  # in the order in which they attend
         self.configs: list[tuple[Any, Any, Any]] = [  # a module, its own configuration, and the one in its place
@@ -72,20 +67,16 @@ class Attached(AbstractContextManager["Attached"]):
     @property
     def setting(self) -> Setting:
         """What the passes of this thread are under."""
-        own: Setting | None = getattr(self.local, "setting", None)
-        return own or self.shared
+        lent: Setting | None = getattr(self.local, "setting", None)
+        return lent or self.shared
 
     @property
     def bias(self) -> Bias:
         return self.setting.bias
 
-    @bias.setter
-    def bias(self, bias: Bias) -> None:
-        self.setting.bias = bias
-
     @property
     def layout(self) -> Any:
-        """Where the tokens of a problem stand: one for all rows, or a sequence of one for each."""
+        """Where the tokens of a problem stand."""
         return self.setting.layout
 
     @layout.setter
@@ -111,7 +102,7 @@ class Attached(AbstractContextManager["Attached"]):
         for module, _, private in self.configs:
             private._attn_implementation_internal = NAME
             module.config = private
-            setattr(module, NAME, Place(self))
+            setattr(module, NAME, self)
         self.hooks = [
             inner.register_forward_pre_hook(self.before, with_kwargs=True),
             inner.register_forward_hook(self.after, with_kwargs=True),
@@ -120,9 +111,9 @@ class Attached(AbstractContextManager["Attached"]):
 
     def keep_layers(self) -> None:
         """Leave alone what has a configuration and does not attend."""
-        for module, own, _ in self.configs:
-            if vars(module)[NAME].layer is None:
-                module.config = own
+        for module, config, _ in self.configs:
+            if module not in self.layers:
+                module.config = config
                 delattr(module, NAME)
 
     def detach(self) -> None:
@@ -131,9 +122,9 @@ class Attached(AbstractContextManager["Attached"]):
             vars(self.model).pop(name, None)
         for hook in self.hooks:
             hook.remove()
-        for module, own, private in self.configs:
+        for module, config, private in self.configs:
             if vars(module).get("config") is private:
-                module.config = own
+                module.config = config
             vars(module).pop(NAME, None)
         self.configs = []
 
@@ -171,33 +162,27 @@ class Attached(AbstractContextManager["Attached"]):
             raise InputError("a layer under a bias is run by its model alone: call the model")
         return run
 
-    def before(
-        self, _: nn.Module, args: tuple[Any, ...], given: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def before(self, _: nn.Module, args: tuple[Any, ...], named: Arguments) -> tuple[tuple[Any, ...], Arguments]:
         """Before a forward pass: find the rows of its tokens, and give these their positions."""
         self.check_usable()
-        given = dict(zip(self.names, args, strict=False)) | given
-        tokens = next((given[name] for name in ("input_ids", "inputs_embeds") if given.get(name) is not None), None)
+        named = dict(zip(self.names, args, strict=False)) | named
+        tokens = next((named[name] for name in ("input_ids", "inputs_embeds") if named.get(name) is not None), None)
         if tokens is None:
-            return (), given
-        setting, cache, last = self.setting, given.get("past_key_values"), getattr(self.local, "run", None)
-        seen, old = 0 if cache is None else int(cache.get_seq_length()), last and last.rows
-        size = tokens.shape[0], tokens.shape[1]
-        real, finish = real_tokens(given.get("attention_mask"), size, seen, old), None
-        if setting.rows is not None:
-            rows = setting.rows
+            return (), named
+        setting, cache = self.setting, named.get("past_key_values")
+        seen = 0 if cache is None else int(cache.get_seq_length())
+        if setting.alone is not None:
+            run = Pass((setting.alone,), 0, tokens.shape[1])
         elif setting.reader is not None:
-            rows, finish = rows_of_text(setting.bias, setting.reader, given, seen, real)
+            run = of_text(setting.bias, setting.reader, named, seen)
         else:
-            rows = rows_of_layouts(setting.bias, setting.layout, setting.period, size, seen, real, old)
-        wanted = bool(given.get("output_attentions") or self.base.config.output_attentions)
-        self.local.run = self.latest = Pass(rows, finish, wanted)
-        where = rows.positions()
-        if where is not None and (setting.places_tokens or given.get("position_ids") is None):
-            if not (setting.places_tokens or self.countable):
-                raise InputError("this model's positions are its own: put padding behind the problems, not before them")
-            given["position_ids"] = where.to(tokens.device)
-        return (), given
+            run = of_problem(setting.bias, setting.layout, setting.period, tokens, seen, named.get("attention_mask"))
+        run.weights_wanted = bool(named.get("output_attentions") or self.base.config.output_attentions)
+        self.local.run = self.latest = run
+        where = run.positions()
+        if where is not None:
+            named["position_ids"] = where.to(tokens.device)
+        return (), named
 
     def check_usable(self) -> None:
         """InputError where another configuration took the bias off, and where a model is exported."""
@@ -209,16 +194,15 @@ class Attached(AbstractContextManager["Attached"]):
         if torch.compiler.is_exporting():
             raise InputError("a model is not exported under a bias, which depends on its rows: detach the bias first")
 
-    def after(self, _: nn.Module, args: object, given: object, found: Any) -> None:
+    def after(self, _: nn.Module, args: object, named: object, output: Any) -> None:
         """After a forward pass."""
         finish = self.running.finish
-        if finish is not None and isinstance(found, dict):
-            finish(found)
+        if finish is not None and isinstance(output, dict):
+            finish(output)
 
     def layer_of(self, module: nn.Module, query: Tensor) -> int:
         """Which layer attends, counted from 0 in the order in which they do it first."""
-        place: Place = vars(module)[NAME]
-        if place.layer is None:
-            place.layer, self.heads = len(self.layers), query.shape[1]
+        if module not in self.layers:
             self.layers.append(module)
-        return place.layer
+            self.heads = query.shape[1]
+        return self.layers.index(module)

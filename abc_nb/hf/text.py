@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, product
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +18,16 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import Bias
+from abc_nb.bias.sequence import of_heads
+from abc_nb.bias.spans import positions
 from abc_nb.common.errors import InputError
-from abc_nb.hf.rows import Rows
-from abc_nb.hf.sequences import OfText
+from abc_nb.hf.passes import Pass, SequenceBias, leveled
 from abc_nb.problems.spans import END, EQUALS, Pattern, ProblemSpan, spans_in
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Finish = Callable[[Any], None]  # what is done with a model's output
-NOTE = "abc_nb"  # attribute of the layer of a cache that holds the note
+NOTE, PADDING = "abc_nb", -1  # attribute of the layer of a cache that holds the note; what it says of padding
 
 
 class Reader:
@@ -38,10 +38,10 @@ class Reader:
         self.tokenizer, self.patterns = tokenizer, tuple(patterns)
         self.pieces: dict[int, str] = {}
         for pattern in patterns:
-            every = "".join(a + b for a, b in product(pattern.task.digits, repeat=2))
-            text = pattern.problem([every[: pattern.task.rule.factor] if few else every for few in pattern.few])
-            found = self.spans(tokenizer.encode(f"So {text}{every[:8]}{END}", add_special_tokens=False))
-            if [(span.problem, span.answer) for span in found] != [(len(text) - 1, 8)]:
+            pairs = "".join(a + b for a, b in product(pattern.task.digits, repeat=2))
+            text = pattern.problem([pairs[: pattern.task.rule.factor] if few else pairs for few in pattern.few])
+            spans = self.spans(tokenizer.encode(f"So {text}{pairs[:8]}{END}", add_special_tokens=False))
+            if [(span.problem, span.answer) for span in spans] != [(len(text) - 1, 8)]:
                 raise InputError(
                     f"this tokenizer does not give each character of {pattern.form} a token of its own: take "
                     "hf.one_digit_tokens(tokenizer, patterns), signs instead of words in patterns, and train with it"
@@ -54,61 +54,95 @@ class Reader:
         """
         pieces = [self.piece(token) for token in tokens]
         at = {start: number for number, start in enumerate(accumulate(map(len, pieces), initial=0))}
-        text, found = "".join(pieces), list[ProblemSpan]()
+        text, spans = "".join(pieces), list[ProblemSpan]()
         for span in spans_in(text, self.patterns):
-            own, first = text[span.start : span.end], at.get(span.start, len(pieces))
-            if pieces[first : first + len(own)] != [*own]:
+            problem, first = text[span.start : span.end], at.get(span.start, len(pieces))
+            if pieces[first : first + len(problem)] != [*problem]:
                 raise InputError(
-                    f"a token of {own[:40]!r} has several characters: take hf.one_digit_tokens(tokenizer, patterns), "
-                    "which gives each digit and each sign of a problem a token of its own, and train with it"
+                    f"a token of {problem[:40]!r} has several characters: take hf.one_digit_tokens(tokenizer, "
+                    "patterns), which gives each digit and each sign of a problem a token of its own, and train with it"
                 )
-            found.append(replace(span, start=first))
-        return found
+            spans.append(replace(span, start=first))
+        return spans
 
     def piece(self, token: int) -> str:
         """What a token adds to a text; behind a digit, since some tokenizers take spaces from a text's beginning."""
         if token not in self.pieces:
-            first = token_of(self.tokenizer, "0")
-            before, both = (
-                self.tokenizer.decode(own, clean_up_tokenization_spaces=False) for own in ([first], [first, token])
-            )
-            self.pieces[token] = both[len(before) :]
+            zero = token_of(self.tokenizer, "0")
+            self.pieces[token] = self.tokenizer.decode([zero, token], clean_up_tokenization_spaces=False)[1:]
         return self.pieces[token]
 
 
-def rows_of_text(
-    bias: Bias, reader: Reader, given: dict[str, Any], seen: int, real: Tensor | None
-) -> tuple[Rows, Finish]:
-    """The rows of a model's arguments under a bias, after `seen` tokens in the cache, and what to do with its output.
+@dataclass(frozen=True)
+class OfText(SequenceBias):
+    """A bias on a text in which problems stand."""
+
+    bias: Bias
+    spans: tuple[ProblemSpan, ...]
+
+    def rows(self, layer: int, like: Tensor, first: int, last: int) -> Tensor:
+        part = leveled(self.bias.rows(self.spans, layer, first, last))
+        return of_heads(part, like.shape[1]).to(like.device, like.dtype)
+
+    def same_as(self, layer: int) -> int:
+        return self.bias.same_as(layer)
+
+    def positions(self, count: int) -> Tensor | None:
+        return positions(self.spans, count, self.bias.period)
+
+
+def real_tokens(mask: object, ids: Tensor, known: Tensor) -> Tensor | None:
+    """Which of all tokens are no padding (row, token), by the mask; None if all are. InputError for another mask.
+
+    `known` is what is noted of those in the cache.
+    """
+    if mask is None and (known == PADDING).any():
+        raise InputError("the tokens in the cache have padding: give the attention_mask of all tokens at every step")
+    if mask is not None and (not isinstance(mask, Tensor) or mask.shape != ids.shape):
+        raise InputError(
+            f"a bias takes an attention_mask (row, token) of {ids.shape[0]} x {ids.shape[1]}, with 1 for tokens and 0 "
+            "for padding, and a cache that grows with the sequence: generate without cache_implementation"
+        )
+    return None if mask is None or bool(mask.all()) else mask.bool()
+
+
+def of_text(bias: Bias, reader: Reader, named: dict[str, Any], seen: int) -> Pass:
+    """The pass of a model's arguments under a bias, after `seen` tokens in the cache.
 
     `input_ids` get the tokens that are to be computed again.
     """
-    if given.get("input_ids") is None:
+    if named.get("input_ids") is None:
         raise InputError("a bias of text finds problems in input_ids: give them instead of inputs_embeds")
-    asked, cache = given["input_ids"].shape[1], given.get("past_key_values")
-    ids, known = noted(cache, seen, given["input_ids"])
+    asked, cache = named["input_ids"].shape[1], named.get("past_key_values")
+    ids, known = noted(cache, seen, named["input_ids"])
+    real = real_tokens(named.get("attention_mask"), ids, known)
     where = torch.ones_like(ids, dtype=torch.bool) if real is None else real
-    problems, spans = torch.zeros_like(ids), list[tuple[ProblemSpan, ...]]()
-    for tokens, numbers, own in zip(ids.cpu(), problems, where.cpu(), strict=True):
-        spans.append(tuple(reader.spans(tokens[own].tolist())))
-        columns = own.nonzero()[:, 0].to(problems.device)
+    problems, spans = torch.zeros_like(ids).masked_fill(~where, PADDING), list[tuple[ProblemSpan, ...]]()
+    for tokens, numbers, inside in zip(ids.cpu(), problems, where.cpu(), strict=True):
+        spans.append(tuple(reader.spans(tokens[inside].tolist())))
+        columns = inside.nonzero()[:, 0].to(problems.device)
         for span in spans[-1]:
             number = hash((bias.patterns.index(span.pattern), span.start, *span.lengths))
-            numbers[columns[span.start : span.end]] = number
+            numbers[columns[span.start : span.end]] = abs(number)
     other = (known != problems[:, :seen]).any(0).nonzero()
     first = int(other[0]) if len(other) else seen
     if cache is not None and first < seen:
         cache.crop(first - seen)
-        given["input_ids"] = ids[:, first:]
+        named["input_ids"] = ids[:, first:]
 
-    def finish(found: Any) -> None:
+    def finish(output: Any) -> None:
         """Note in the cache of an output what was computed, and leave out what was not asked for."""
-        keep(found.get("past_key_values"), ids, problems)
+        keep(output.get("past_key_values"), ids, problems)
         for name in ("last_hidden_state", "logits"):
-            if found.get(name) is not None and ids.shape[1] - first > asked:
-                found[name] = found[name][:, -asked:]
+            if output.get(name) is not None and ids.shape[1] - first > asked:
+                output[name] = output[name][:, -asked:]
 
-    return Rows(tuple(OfText(bias, own) for own in spans), real, first, ids.shape[1]), finish
+    return Pass(tuple(OfText(bias, of_row) for of_row in spans), first, ids.shape[1], real, finish)
+
+
+def note_in(cache: Any) -> Any:
+    """The layer of a cache that holds the note, if there is one."""
+    return next((layer for layer in getattr(cache, "layers", ()) if hasattr(layer, NOTE)), None)
 
 
 def noted(cache: Any, seen: int, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -118,7 +152,7 @@ def noted(cache: Any, seen: int, ids: Tensor) -> tuple[Tensor, Tensor]:
     """
     if not seen:
         return ids, ids[:, :0]
-    note = next((layer for layer in getattr(cache, "layers", ()) if hasattr(layer, NOTE)), None)
+    note = note_in(cache)
     if note is None or note.get_seq_length() != seen:
         raise InputError("what text is in this cache is not known: let the model begin it under its bias")
     known, problems = (part[:, 0, :, 0].to(ids.device) for part in (note.keys, note.values))
@@ -131,7 +165,7 @@ def keep(cache: Any, ids: Tensor, problems: Tensor) -> None:
 
     if not hasattr(cache, "layers"):
         return
-    note = next((layer for layer in cache.layers if hasattr(layer, NOTE)), None)
+    note = note_in(cache)
     if note is None:
         note = DynamicLayer()
         setattr(note, NOTE, True)
@@ -142,10 +176,10 @@ def keep(cache: Any, ids: Tensor, problems: Tensor) -> None:
 
 def token_of(tokenizer: PreTrainedTokenizerBase, character: str) -> int:
     """The token of one character; InputError where a tokenizer has none."""
-    found = tokenizer.get_vocab().get(character)
-    if found is None or tokenizer.decode([found]) != character:
+    token = tokenizer.get_vocab().get(character)
+    if token is None or tokenizer.decode([token]) != character:
         raise InputError(f"the tokenizer has no token for {character!r} alone: problems need one for each character")
-    return int(found)
+    return int(token)
 
 
 def one_digit_tokens(tokenizer: PreTrainedTokenizerBase, patterns: Sequence[Pattern] = ()) -> PreTrainedTokenizerBase:
@@ -155,11 +189,11 @@ def one_digit_tokens(tokenizer: PreTrainedTokenizerBase, patterns: Sequence[Patt
     """
     from tokenizers import Regex, pre_tokenizers
 
-    own = copy.deepcopy(tokenizer)
-    if getattr(own, "backend_tokenizer", None) is None:
+    single = copy.deepcopy(tokenizer)
+    if getattr(single, "backend_tokenizer", None) is None:
         raise InputError("this tokenizer is not one of the library `tokenizers`: load it with use_fast=True")
     signs = {sign for pattern in patterns for literal in pattern.literals for sign in literal if not sign.isalnum()}
     alone = pre_tokenizers.Split(Regex(f"[0-9{re.escape(''.join(sorted(signs | {EQUALS, END})))}]"), "isolated")
-    before = own.backend_tokenizer.pre_tokenizer
-    own.backend_tokenizer.pre_tokenizer = alone if before is None else pre_tokenizers.Sequence([before, alone])
-    return own
+    before = single.backend_tokenizer.pre_tokenizer
+    single.backend_tokenizer.pre_tokenizer = alone if before is None else pre_tokenizers.Sequence([before, alone])
+    return single

@@ -1,8 +1,4 @@
-"""A causal language model on this package's problems: trained, tested, and calibrated.
-
-`transformers.Trainer` is not needed: it wants one more package (accelerate), and the layout of a bias is to be set
-before each batch, which a loss does in a line.
-"""
+"""A causal language model on this package's problems: trained, tested, and calibrated."""
 
 from __future__ import annotations
 
@@ -19,9 +15,9 @@ from abc_nb.bias.sequence import token_count
 from abc_nb.calibration.calibrate import Calibration, given
 from abc_nb.calibration.of_model import Calibrated, sparsest
 from abc_nb.common.errors import InputError
-from abc_nb.hf.attach import under_own
+from abc_nb.hf.attach import attached_or_zero
 from abc_nb.hf.handle import Attached
-from abc_nb.hf.rows import as_layouts
+from abc_nb.hf.passes import as_layout
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.training.evaluation import evaluating
@@ -66,8 +62,7 @@ def answer_logits(model: PreTrainedModel, batch: Batch, attached: Attached | Non
 def correct_tokens(model: PreTrainedModel, batch: Batch, attached: Attached | None = None) -> Tensor:
     """Which tokens of the answers are right, given those before them: booleans (batch, answer token)."""
     parts = [part.to(model.device) for part in batch.split(ROWS)]
-    right = [answer_logits(model, part, attached).argmax(-1) == part.target[:, 1:] for part in parts]
-    return torch.cat(right).cpu()
+    return torch.cat([answer_logits(model, part, attached).argmax(-1) == part.target[:, 1:] for part in parts]).cpu()
 
 
 def exact_match(model: PreTrainedModel, batch: Batch, attached: Attached | None = None) -> float:
@@ -82,7 +77,7 @@ def calibrate_model(model: PreTrainedModel, batch: Batch, settings: Calibration 
     right. Of a model under a bias, that is its attention under the bias, and the lines are tried in the bias's place.
     Raises InputError as `attach` does.
     """
-    with under_own(model, batch.layout) as handle:
+    with attached_or_zero(model, batch.layout) as handle:
         averages = averaged_attention(model, sequence(batch), batch.layout)
 
         def skill(bias: Lines) -> float:
@@ -101,23 +96,20 @@ def averaged_attention(
     input tokens. Of a model under a bias, the weights are those under the bias. The result goes to
     `bias_from_attention`. Raises InputError for tokens that do not fit the layout, and as `attach` does.
     """
-    as_layouts(layout)
-    given, wanted = isinstance(token_ids, Tensor) and not token_ids.is_floating_point(), token_count(layout)
-    if not given or token_ids.shape[1:] != (wanted,) or not len(token_ids):
+    as_layout(layout)
+    integers, wanted = isinstance(token_ids, Tensor) and not token_ids.is_floating_point(), token_count(layout)
+    if not integers or token_ids.shape[1:] != (wanted,) or not len(token_ids):
         raise InputError(
             f"give token ids as a tensor of integers (batch, tokens), with {wanted} tokens, which are the problem and "
             "the answer's input tokens: one for each digit, which a tokenizer must not merge"
         )
-    sums: list[Tensor] = []
-    with under_own(model, layout) as handle, handle.lent(layout=layout), evaluating(model) as device:
+    split, averages = layout.source_length, dict[tuple[Attention, int], Tensor]()
+    with attached_or_zero(model, layout) as handle, handle.lent(layout=layout), evaluating(model) as device:
         for part in token_ids.split(ROWS):
             attentions = model(input_ids=part.to(device), output_attentions=True, use_cache=False).attentions
-            of_part = [weights.float().sum(0) for weights in attentions]
-            sums = [old + new for old, new in zip(sums, of_part, strict=True)] if sums else of_part
-    split, averages = layout.source_length, dict[tuple[Attention, int], Tensor]()
-    for layer, total in enumerate(sums):
-        mean = (total / len(token_ids)).cpu()
-        averages["cross", layer] = mean[:, split:, :split]
-        averages["self", layer] = mean[:, split:, split:]
-        averages["source", layer] = mean[:, :split, :split]
+            for layer, weights in enumerate(attentions):
+                mean = weights.float().sum(0).cpu() / len(token_ids)
+                parts: dict[Attention, Tensor] = {"cross": mean[:, split:, :split], "self": mean[:, split:, split:]}
+                for name, weight in (parts | {"source": mean[:, :split, :split]}).items():
+                    averages[name, layer] = averages.get((name, layer), torch.zeros_like(weight)) + weight
     return averages

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
@@ -17,23 +16,17 @@ CONTINUED = 200  # characters that are written after a text without a problem
 TEMPERATURE = 0.8  # at which they are drawn, the same ones each time
 
 
-@dataclass(frozen=True)
-class Answered:
-    """What a model makes of a text."""
+def spoken(model: Transformer, text: str, whole: bool = False) -> str:
+    """The answers to the problems of a text, a line each, or the `whole` text with them as the model writes it.
 
-    text: str  # with the answers as the model wrote them, units first, each followed by `;`
-    answers: tuple[str, ...]  # as people write them
-
-
-def answered_text(model: Transformer, text: str, go_on: bool = False) -> Answered:
-    """The answers to the problems of a text, each decoded greedily where it stands, with what is before it.
-
-    With `go_on` a text without a problem is continued. InputError for a text that has none otherwise, or one that
-    cannot be answered: see `problems_of`.
+    Each is decoded greedily where it stands, with what is before it; in the whole text units come first, and `;` last.
+    A whole text without a problem is continued, and so is any by a model that knows no problems. InputError for a text
+    that has none otherwise, or that cannot be answered: see `problems_of`.
     """
-    text, spans = problems_of(text_bias(model).patterns, text)
-    if not spans and not go_on:
-        raise InputError(f"there is no problem in {shortened(text)!r}: write one as {forms(text_bias(model).patterns)}")
+    patterns = text_bias(model).patterns
+    text, spans = problems_of(patterns, text)
+    if patterns and not spans and not whole:
+        raise InputError(f"there is no problem in {shortened(text)!r}: write one as {forms(patterns)}")
     check_memory(model, len(text) + sum(span.pattern.answer_places(span.lengths) + 1 for span in spans))
     writer, written, answers, at = Writer(model), "", list[str](), 0
     for span in spans:
@@ -41,18 +34,10 @@ def answered_text(model: Transformer, text: str, go_on: bool = False) -> Answere
         answer = writer.answer(written)
         answers.append(span.pattern.task.said(answer) if answer else "?")
         written += answer + END * (text[at : at + 1] != END)
+    if answers and not whole:
+        return "\n".join(answers)
     written += text[at:]
-    rest = "" if spans else writer.drawn(written, CONTINUED, generator(0, TEST), TEMPERATURE)
-    return Answered(written + rest, tuple(answers))
-
-
-def spoken(model: Transformer, text: str, whole: bool = False, between: str = " ") -> str:
-    """The answers to the problems of a text, or the `whole` text as the model writes it.
-
-    A model that knows no problems always goes on with the text.
-    """
-    found = answered_text(model, text, whole or not text_bias(model).patterns)
-    return between.join(found.answers) if found.answers and not whole else found.text
+    return written + ("" if spans else writer.drawn(written, CONTINUED, generator(0, TEST), TEMPERATURE))
 
 
 def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[ProblemSpan]]:
@@ -73,19 +58,19 @@ def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[Probl
     if spans and not spans[-1].finished and text[spans[-1].start :].isdigit():
         spans.pop()  # the text ends in a number
     for span in spans:
-        own, after = text[span.start : span.end], text[span.equals + 1 : span.equals + 2]
+        problem, after = shortened(text[span.start : span.end]), text[span.equals + 1 : span.equals + 2]
         if not span.finished:
-            raise InputError(
-                f"the problem {shortened(own)!r} at the end is not finished: write it as {span.pattern.form}"
-            )
+            raise InputError(f"the problem {problem!r} at the end is not finished: write it as {span.pattern.form}")
         if after == EQUALS or after.isdigit():
-            raise InputError(f"the problem {shortened(own)!r} goes on behind its '=': leave out what follows that")
+            raise InputError(f"the problem {problem!r} goes on behind its '=': leave out what follows that")
     waiting = {span.equals for span in spans}
     for sign in re.finditer(EQUALS, text) if patterns else ():
-        if sign.start() not in waiting and LIKE_ONE.search(text[max(0, sign.start() - TAIL) : sign.start()]):
-            before = re.split("[;=\n]", text[max(0, sign.start() - TAIL) : sign.start()])[-1].strip()
-            known_forms = f"problems are written as {forms(patterns)}, with nothing joined to them"
-            raise InputError(f"cannot read {shortened(before) + EQUALS!r}: {known_forms}")
+        before = text[max(0, sign.start() - TAIL) : sign.start()]
+        if sign.start() not in waiting and LIKE_ONE.search(before):
+            part = shortened(re.split("[;=\n]", before)[-1].strip()) + EQUALS
+            raise InputError(
+                f"cannot read {part!r}: problems are written as {forms(patterns)}, with nothing joined to them"
+            )
     return text, spans
 
 

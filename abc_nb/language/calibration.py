@@ -24,8 +24,7 @@ from abc_nb.problems.spans import END, Pattern
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.writer import logits, rows_of
 
-PROBLEMS = 512  # over which attention is averaged
-TOGETHER = 64
+PROBLEMS, TOGETHER = 512, 64  # problems over which attention is averaged, so many at a time
 
 
 def calibrated(model: Transformer, settings: Calibration, longest: int, seed: int) -> SpanLines:
@@ -36,27 +35,28 @@ def calibrated(model: Transformer, settings: Calibration, longest: int, seed: in
 
 
 def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longest: int, seed: int) -> Lines:
-    """The sparsest lines under which what an answer's token sees determines it, or those of a fixed share."""
-    texts = problems(pattern, longest, seed)
+    """The sparsest lines under which what an answer's token sees determines it, or those of a fixed share.
+
+    Under them every token sees itself, and a token before the `=` nothing else.
+    """
+    layers, texts = model.config.decoder_layers, problems(pattern, longest, seed)
     layout = pattern.layout(tuple(pattern.task.rule.factor if few else longest for few in pattern.few))
     layout = replace(layout, target_length=len(texts[0].partition("=")[2]))
 
+    def with_itself(lines: Lines) -> Lines:
+        itself = [
+            Line(attention, layer, head, direction, span, offset, 0.0)
+            for layer in range(layers)
+            for head in range(lines.heads)
+            for attention, direction, span, offset in ITSELF
+        ]
+        kept = [line for line in lines.lines if replace(line, value=0.0) not in itself]
+        return Lines(lines.heads, (*kept, *itself), empty="closed")
+
     def determines(lines: Lines) -> float:
-        return float(SpanContexts(with_itself(lines, model), model.config.decoder_layers, pattern).determined())
+        return float(SpanContexts(with_itself(lines), layers, pattern).determined())
 
-    return with_itself(sparsest(average_attention(model, texts, layout), layout, settings, determines).bias, model)
-
-
-def with_itself(lines: Lines, model: Transformer) -> Lines:
-    """The same lines, under which every token sees itself, and a token before the `=` nothing else."""
-    itself = [
-        Line(attention, layer, head, direction, span, offset, 0.0)
-        for layer in range(model.config.decoder_layers)
-        for head in range(lines.heads)
-        for attention, direction, span, offset in ITSELF
-    ]
-    kept = [line for line in lines.lines if replace(line, value=0.0) not in itself]
-    return Lines(lines.heads, (*kept, *itself), empty="closed")
+    return with_itself(sparsest(average_attention(model, texts, layout), layout, settings, determines).bias)
 
 
 def problems(pattern: Pattern, longest: int, seed: int) -> list[str]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from abc_nb.language.mixture import piece, solved, texts
+from abc_nb.language.mixture import in_order, piece, solved, texts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import END, Pattern, ProblemSpan, spans_in, tokens_of
+from abc_nb.problems.spans import Pattern, ProblemSpan, spans_in, tokens_of
 from abc_nb.training.evaluation import TEST_SEED, wilson
 from abc_nb.training.writer import Writer, likeliest
 
@@ -44,17 +44,15 @@ def test_operands(pattern: Pattern, length: int, rng: np.random.Generator) -> li
         digits = rng.integers(base, size=pattern.task.rule.factor if few else length)
         digits[0] = digits[0] if few or bits else rng.integers(1, base)
         operands.append("".join(map(str, digits)))
-    return operands
+    return in_order(pattern, operands)
 
 
 def is_right(model: Transformer, pattern: Pattern, operands: Sequence[str], rng: np.random.Generator) -> bool:
     """Whether the model writes the answer to a problem, and its end, right inside of text."""
     held, written = texts()[1], solved(pattern, operands)
     text = piece(held, AROUND, rng) + " " + written + piece(held, AROUND, rng)
-    first = AROUND + 1 + written.index("=")
-    last = AROUND + len(written)  # the token before the end
-    said = likeliest(model, text)[first:last]
-    return said.tolist() == tokens_of(text)[first + 1 : last + 1]
+    first, last = AROUND + 1 + written.index("="), AROUND + len(written)  # the tokens before an answer and its end
+    return likeliest(model, text)[first:last].tolist() == tokens_of(text)[first + 1 : last + 1]
 
 
 def generated(model: Transformer, patterns: Sequence[Pattern], seed: int) -> dict[str, int]:
@@ -62,10 +60,10 @@ def generated(model: Transformer, patterns: Sequence[Pattern], seed: int) -> dic
 
     It goes on from held-out text.
     """
-    writer, rng = Writer(model), generator(seed, TEST, 1)
     if not patterns:
         return {"problems": 0, "right": 0}
-    text = writer.drawn(piece(texts()[1], AROUND, rng), WRITTEN, rng)
+    rng = generator(seed, TEST, 1)
+    text = Writer(model).drawn(piece(texts()[1], AROUND, rng), WRITTEN, rng)
     written = [span for span in spans_in(text, patterns) if span.finished and span.end < len(text)]
     return {"problems": len(written), "right": sum(is_answered(text, span) for span in written)}
 
@@ -73,5 +71,4 @@ def generated(model: Transformer, patterns: Sequence[Pattern], seed: int) -> dic
 def is_answered(text: str, span: ProblemSpan) -> bool:
     """Whether a text has the right answer to a problem in it, and its end."""
     operands = span.pattern.operands(text[span.start : span.equals + 1])
-    right = span.pattern.answer(operands) + END
-    return text[span.equals + 1 : span.equals + 1 + len(right)] == right
+    return text.startswith(solved(span.pattern, operands), span.start)

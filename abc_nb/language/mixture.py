@@ -109,7 +109,12 @@ def draw(pattern: Pattern, lengths: Sequence[int], rng: np.random.Generator) -> 
     """Numbers of these lengths, or of a factor's; half of them have at most two different digits."""
     base, places = pattern.task.base, zip(lengths, pattern.few, strict=True)
     drawn = [varied_digits(base, 2, pattern.task.rule.factor if few else length, rng) for length, few in places]
-    return ["".join(map(str, digits[int(rng.integers(2))])) for digits in drawn]
+    return in_order(pattern, ["".join(map(str, digits[int(rng.integers(2))])) for digits in drawn])
+
+
+def in_order(pattern: Pattern, operands: list[str]) -> list[str]:
+    """Numbers of a problem, the larger one first where that is needed."""
+    return operands if pattern.possible(operands) else operands[::-1]
 
 
 def solved(pattern: Pattern, operands: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ The grammar, over all of Unicode (`before.py` reads it, in time linear in the te
 - A *relation* is `=`, `<`, an arrow and the like; a *bracket* is one that opens, or a currency, behind no number.
 - *Punctuation* has a space behind it; without one it is no dot or comma, and no number stands before it.
 - *Digits* behind the `=` of a problem are its answer, at most as many as a result can have.
+- A number is taken from no smaller one: `3-5=` is no problem.
 
 Everything else is no problem: behind a number, a sign or a bracket with a number in it, with spaces between them or
 without, stands a part of something longer. So `1 + 2+3=`, `20:4+5=`, `1 000+234=` and `-1+2=` hold none, and
@@ -93,6 +94,11 @@ class Pattern:
         """A problem as it is written, from its numbers."""
         return "".join(f"{literal}{own}" for literal, own in zip(self.literals, (*operands, ""), strict=True))
 
+    def possible(self, operands: Sequence[str]) -> bool:
+        """Whether there is a problem with these numbers: none is taken from a smaller one."""
+        sizes = [(len(own.lstrip("0")), own.lstrip("0")) for own in operands]
+        return not self.task.rule.larger_first or sizes[0] >= sizes[1]
+
     def operands(self, text: str) -> list[str]:
         """The numbers of a problem that is written so."""
         found = self.read(text)
@@ -115,7 +121,7 @@ class Pattern:
                     return None
                 at += 1
             if few is None:
-                return Written(self, start, at, tuple(operands))
+                return Written(self, start, at, tuple(operands)) if self.possible(operands) else None
             at = behind_spaces(text, at) if people and at > start else at
             number = (people and THOUSANDS.match(text, at)) or NUMBER.match(text, at)
             if number is None or not {*number[0]} <= {*self.task.digits, ","}:

@@ -85,7 +85,7 @@ class LanguageSpec(Experiment):
 
     def answers(self, model: Transformer, texts: Iterable[str], trace: bool = False) -> Iterator[str]:
         """The answers to the problems of each text, a line each, or with `trace` the text as the model writes it."""
-        return (spoken(model, text, trace, "\n") for text in texts)
+        return (spoken(model, text, trace) for text in texts)
 
     def evaluate(self, model: Transformer, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
         """Rows of accuracy for each form and each (length, samples)."""

@@ -59,7 +59,7 @@ class Path(Answers):
 
     def forward(self, contexts: Contexts, tokens: Tensor | None = None) -> Tensor:
         """Logits (N, V) of the token after each context, or of some `tokens` alone."""
-        where, mask = contexts.sequence(len(self.characters))
+        where, mask = contexts.sequence()
         found = self.layers(
             inputs_embeds=self.states[where][None],
             attention_mask=mask[None].to(self.states),

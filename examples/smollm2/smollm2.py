@@ -23,8 +23,7 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.hf.certificates import Certificate
-from abc_nb.hf.practice import train_until_certified
+from abc_nb.hf.certificates import Certificate, train_until_certified
 from abc_nb.language.evaluation import test_operands
 from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import Pattern

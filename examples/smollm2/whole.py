@@ -22,7 +22,7 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.files import write_text
 from abc_nb.hf.attach import attach
-from abc_nb.hf.practice import BETAS
+from abc_nb.hf.certificates import BETAS
 from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import VALIDATION, generator
 from abc_nb.problems.spans import END
