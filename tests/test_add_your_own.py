@@ -69,10 +69,10 @@ def copy(tmp_path: Path) -> Copy:
     [
         (
             "A task",
-            ["doubling-abc", "doubling-abc-unpractised", "doubling-abs", "doubling-vanilla", "doubling-window-cyclic"],
+            ["doubling-abc", "doubling-abc-unpractised", "doubling-abs", "doubling-abs-unpractised", "doubling-vanilla"],
         ),
         ("A position encoding", ["addition-vanilla"] * 2),
-        ("A bias", ["addition-abs", "addition-window-cyclic"]),
+        ("A bias", ["addition-window-cyclic"]),
         ("Other training settings", ["addition-vanilla"]),
     ],
 )
