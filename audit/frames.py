@@ -72,7 +72,7 @@ def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_seeds(found: Results) -> pd.DataFrame:
-    """The worst accuracy (percent) of Vanilla, windows and ABC by length and group of seeds; runs, how many all right."""
+    """The worst accuracy (percent) of Vanilla, windows and ABC by length and seeds; how many runs, and all right."""
     parts, models = [], ("vanilla", "abs-unpractised", "abs", "window-cyclic", "window-cyclic-practised")
     models += ("abc-unpractised", "abc")
     for group, seeds in GROUPS.items():

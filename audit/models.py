@@ -55,7 +55,7 @@ BASIC |= {  # trained three times as long, since Addition is learned late with R
 }
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")
 # The window of three keys, trained on until it is certified.
-CYCLIC_PRACTISED = practised("window-cyclic", replace(BASIC["window-cyclic"], title="Window, index modulo 3, practised"))
+CYCLIC = replace(BASIC["window-cyclic"], title="Window, index modulo 3, practised")
 PAIR = {  # ABS with positions
     "pair-mod3-unpractised": replace(course.ABS, title="ABS, index modulo 3", position=positions.Sinusoidal(PERIOD)),
     "pair-plain-unpractised": replace(course.ABS, title="ABS, plain index", position=positions.Sinusoidal()),
@@ -205,5 +205,5 @@ SPARSE = {  # lines that determine the answer, where those that keep the plain m
 SPARSE |= all_practised(SPARSE)
 MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | PERIODS | SIZED | FACTORED | WIDER | MODERN
 MODELS |= WIDENED | PLACED | DECODER_ONLY | SMALLEST | FORMATS | SPARSE | PAIR
-MODELS["window-cyclic-practised"] = CYCLIC_PRACTISED
+MODELS["window-cyclic-practised"] = practised("window-cyclic", CYCLIC)
 MODELS = {name: model for name, model in (MODELS | before_practice(MODELS)).items() if name not in course.MODELS}

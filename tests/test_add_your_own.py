@@ -69,7 +69,7 @@ def copy(tmp_path: Path) -> Copy:
     [
         (
             "A task",
-            ["doubling-abc", "doubling-abc-unpractised", "doubling-abs", "doubling-abs-unpractised", "doubling-vanilla"],
+            [f"doubling-{model}" for model in ("abc", "abc-unpractised", "abs", "abs-unpractised", "vanilla")],
         ),
         ("A position encoding", ["addition-vanilla"] * 2),
         ("A bias", ["addition-window-cyclic"]),

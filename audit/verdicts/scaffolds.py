@@ -48,8 +48,10 @@ def c12_window_without_positions(read: Read) -> Judgement:
     three += without_positions(read("paper size and batch"), "nope-window-paper-batch", 99.9, (BATCH, BATCH))
     models, rows = "nope-window-both nope-window-both-padded", read("both sides", "padded")
     two = without_positions(rows, models, 99.9, ("{regime}", "{regime}"))
-    finding = f"Runs at 99.9% (unary) or 98% (binary) at 60 digits: {runs:each}. With the column to the right open, too, "
-    finding += f"under which no training can do on two numbers: {three:each}; with those to both sides: {two:each}."
+    finding = f"Runs at 99.9% (unary) or 98% (binary) at 60 digits: {runs:each}. With the column to the right open, "
+    finding += (
+        f"too, under which no training can do on two numbers: {three:each}; with those to both sides: {two:each}."
+    )
     return Judgement(finding, runs)
 
 
