@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from abc_nb.analysis.certified import MODELS, PRACTISED, practice, rows, share, table
+from abc_nb.analysis.certified import PRACTISED, practice, rows, share, table
 from abc_nb.analysis.results import identity
 from abc_nb.bias.lines import Lines
 from abc_nb.certificates.certify import can_be_certified, contexts_of
@@ -24,6 +24,7 @@ from audit.models import TABLES
 from audit.results import Results
 from audit.studies import ABLATED, BASES, STUDIES
 
+EVERY = ("abs", "window-cyclic-practised", *PRACTISED[1:])  # models whose training ends with practice, in this order
 TABLES_PRACTISED = tuple(name for name, model in TABLES.items() if model.practice)
 WRONG = ["task", "model", "seed", "problem", "answer", "right"]
 
@@ -59,7 +60,7 @@ def smallest(found: Results) -> pd.DataFrame:
 
 def by_seeds(found: Results) -> pd.DataFrame:
     """Certified models of the four tasks by method and group of seeds, after practice and before it."""
-    parts = [practice(replace(found, seeds=seeds)).assign(seeds=group) for group, seeds in GROUPS.items()]
+    parts = [practice(replace(found, seeds=seeds), EVERY).assign(seeds=group) for group, seeds in GROUPS.items()]
     frame = pd.concat([part for part in parts if len(part)] or parts[:1])
     counts = frame.groupby(["model", "seeds"], sort=False).agg({"after": share, "before": share})
     cells = (counts.after + " (" + counts.before + ")").unstack("seeds")
@@ -69,7 +70,7 @@ def by_seeds(found: Results) -> pd.DataFrame:
 def resisting(found: Results) -> pd.DataFrame:
     """Practised models of every group of seeds that are not certified: contexts, wrong ones, shortest problem."""
     every = replace(found, seeds=sorted({seed for seeds in GROUPS.values() for seed in seeds}))
-    frame = practice(every)
+    frame = practice(every, EVERY)
     left = frame.loc[~frame.after.astype(bool), ["task", "model", "seed", "wrong after"]]
     examples = counterexamples(every)[["task", "model", "seed", "problem"]]
     jobs = zip(left.task, left.model, left.seed, strict=True)
@@ -85,8 +86,9 @@ def lists_and_bases(found: Results) -> pd.DataFrame:
     those before practice, `margin` is the last certificate's. Contexts are counted without weights, of ABC from its
     lines; a model whose lines are not there is left out.
     """
-    names = [Name(task, model) for task in LISTS for model in MODELS]
-    names += [Name(task, model, base) for task in ABLATED for base in BASES for model in MODELS]
+    models = "window-cyclic-practised", "abc"
+    names = [Name(task, model) for task in LISTS for model in models]
+    names += [Name(task, model, base) for task in ABLATED for base in BASES for model in models]
     names += [Name("n-by-1", "abc-sparse", 16), Name("n-by-2", "by-head", 4)]
     made = {Name(row["task"], row["model"], row["base"]): row for row in table(found.first).to_dict("records")}
     rows = [verdict_on(found.first, name, made) for name in names]
@@ -129,8 +131,8 @@ def shortest_wrong(found: Results) -> pd.DataFrame:
 def counterexamples(found: Results) -> pd.DataFrame:
     """The shortest wrong problem of each model that is not certified, the model's answer to it, and the right one."""
     every_model = known()
-    before = [every_model[model].parent for model in PRACTISED]
-    every = rows(found, [*PRACTISED, *before]).to_dict("records")
+    before = [every_model[model].parent for model in EVERY]
+    every = rows(found, [*EVERY, *before]).to_dict("records")
     return pd.DataFrame([row | row["counterexamples"][0] for row in every if row["counterexamples"]], columns=WRONG)
 
 

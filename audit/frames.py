@@ -72,8 +72,9 @@ def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_seeds(found: Results) -> pd.DataFrame:
-    """The worst accuracy (percent) of Vanilla, ABS and ABC by length and group of seeds; runs, how many all right."""
-    models, parts = ("vanilla", "window-cyclic", "abs", "abc-unpractised", "abc"), []
+    """The worst accuracy (percent) of Vanilla, windows and ABC by length and seeds; how many runs, and all right."""
+    models = ("vanilla", "abs-unpractised", "abs", "window-cyclic", "window-cyclic-practised", "abc-unpractised", "abc")
+    parts = []
     for group, seeds in GROUPS.items():
         own = replace(found, seeds=seeds)
         if there := own.there([Name(task, model) for task in ARITHMETIC for model in models]):

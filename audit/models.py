@@ -18,6 +18,7 @@ from abc_nb.specs.model import (
     before_practice,
     decoder_only,
     layers,
+    practised,
     scaffold,
 )
 from abc_nb.specs.models import ABC
@@ -55,12 +56,19 @@ BASIC |= {  # trained three times as long, since Addition is learned late with R
     for size in (64, 128, 512)
 }
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")
+# The window of three keys, trained on until it is certified.
+CYCLIC = replace(BASIC["window-cyclic"], title="Window, index modulo 3, practised")
+PAIR = {  # ABS with positions
+    "pair-mod3-unpractised": replace(course.ABS, title="ABS, index modulo 3", position=positions.Sinusoidal(PERIOD)),
+    "pair-plain-unpractised": replace(course.ABS, title="ABS, plain index", position=positions.Sinusoidal()),
+}
+PAIR |= all_practised(PAIR)
 BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors' code opens one
     f"{name}-both": scaffold(f"{BASIC[name].title}, both sides", BASIC[name].position, sides="both", tested=tested)
     for name, tested in {"window": "beyond", "window-cyclic": "far and many", "nope-window": "beyond"}.items()
 }
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
-    f"window-both-t{t}": scaffold(f"ABS, both sides, T={t}", positions.Sinusoidal(t), sides="both", tested="few")
+    f"window-both-t{t}": scaffold(f"Window, both sides, T={t}", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
 }
 SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic-both`
@@ -171,7 +179,7 @@ PLACED["alibi-by-place"] = replace(
 METHODS = (*WIDENED, *MODERN, "abs", "abc")  # what appendix a1 compares
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
 DECODER_ONLY = course.DECODER_ONLY | {
-    "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right", title="ABS, one softmax"),
+    "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right", title="Window, one softmax"),
     "decoder-nope": decoder_only(BASIC["nope"]),
     "decoder-rope": decoder_only(BASIC["rope"]),
     "decoder-alibi": decoder_only(BASIC["alibi"], bias=distances.RunningALiBi()),
@@ -198,7 +206,8 @@ SPARSE = {  # lines that determine the answer, where those that keep the plain m
 }
 SPARSE |= all_practised(SPARSE)
 MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | PERIODS | SIZED | FACTORED | WIDER | MODERN
-MODELS |= WIDENED | PLACED | DECODER_ONLY | SMALLEST | FORMATS | SPARSE
+MODELS |= WIDENED | PLACED | DECODER_ONLY | SMALLEST | FORMATS | SPARSE | PAIR
+MODELS["window-cyclic-practised"] = practised("window-cyclic", CYCLIC)
 MODELS = {name: model for name, model in (MODELS | before_practice(MODELS)).items() if name not in course.MODELS}
 # Of tasks whose output is a table. With 200 starts, as elsewhere, a thousand steps do not train the vectors: validation
 # ends at 27%.

@@ -34,8 +34,8 @@ TABULATED = dict.fromkeys(("baselines", "scaffolds", "abc"), "a0_papers_tables")
 STATED = TABULATED | {  # studies that the report speaks of, and the notebooks that show them
     "practised": "07_every_length",
     "decoder-only": "a6_decoders_and_tables",
-    "practised decoders": "08_decoder_only",
-    "products": "09_multiplication",
+    "practised decoders": "09_models_people_use",
+    "products": "08_products",
     "more tasks": "a2_lists_bases_factors",
     "sums of many": "a2_lists_bases_factors",
 }

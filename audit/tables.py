@@ -20,19 +20,21 @@ from audit.readings import ALGORITHM_1, READINGS
 from audit.results import Results
 from audit.statistics import BAR, medians, over_seeds
 
-TITLES = {"+ w=1": "Window", "+ T=3": "ABS", "NoPE + w=1": "Window, no positions"}  # the paper's names, and ours
+# Our titles, and the paper's names; it does not say which window its row without positions has.
+TITLES = {"Window": "+ w=1", "Window, index modulo 3": "+ T=3"}
+TITLES |= dict.fromkeys(("Window, no positions", "ABS"), "NoPE + w=1")
 LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
 
 
 def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
     """`over_seeds` at the table's lengths, with the paper's percentage in the column `paper`."""
     ours = named(over_seeds(rows[rows.length.isin(LENGTHS[table])]))
-    papers = pd.read_csv(DATA / "paper_tables.csv", dtype=str).replace({"model": TITLES})
+    papers = pd.read_csv(DATA / "paper_tables.csv", dtype=str)
     papers = papers[(papers.table == table) & papers.length_digits.str.isdigit().fillna(False)]
     papers = papers.assign(length=papers.length_digits.astype(int), paper=pd.to_numeric(papers.accuracy_percent))
     if (papers.model == "+ scratchpad").any():  # as the paper calls Vanilla on Parity, where it has that
         ours.loc[(ours.task == "Parity") & (ours.model == "Vanilla"), "model"] = "+ scratchpad"
-    keys = [ours.task, ours.model.str.removesuffix(BEFORE), ours.length]  # the paper has no practice
+    keys = [ours.task, ours.model.str.removesuffix(BEFORE).replace(TITLES), ours.length]  # the paper has no practice
     ours.insert(3, "paper", papers.set_index(["task", "model", "length"]).paper.reindex(keys).to_numpy())
     return ours
 

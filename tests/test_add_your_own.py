@@ -69,10 +69,10 @@ def copy(tmp_path: Path) -> Copy:
     [
         (
             "A task",
-            ["doubling-abc", "doubling-abc-unpractised", "doubling-abs", "doubling-vanilla", "doubling-window-cyclic"],
+            [f"doubling-{model}" for model in ("abc", "abc-unpractised", "abs", "abs-unpractised", "vanilla")],
         ),
         ("A position encoding", ["addition-vanilla"] * 2),
-        ("A bias", ["addition-abs", "addition-window-cyclic"]),
+        ("A bias", ["addition-window-cyclic"]),
         ("Other training settings", ["addition-vanilla"]),
     ],
 )

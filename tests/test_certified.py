@@ -109,7 +109,7 @@ def test_the_shortest_wrong_problem_of_a_model_is_shown_or_that_a_search_found_n
     ]
     shown = frames.shortest_wrong(pd.DataFrame(found, columns=["task", "model", "seed", "problem", "found by"]))
     assert shown.to_dict("index") == {
-        ("ABS, before practice", "certificate"): {"Successor": "", "Addition": "", "N x 1": "9110*9", "Parity": ""},
+        ("Window, index modulo 3", "certificate"): {"Successor": "", "Addition": "", "N x 1": "9110*9", "Parity": ""},
         ("Vanilla", "search"): {"Successor": "", "Addition": "", "N x 1": "1006066*1", "Parity": ""},
         ("NoPE", "search"): {"Successor": "", "Addition": "44+70", "N x 1": "", "Parity": "none"},
     }

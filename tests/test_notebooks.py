@@ -23,9 +23,7 @@ from audit.reproduce import reproduce
 
 APPENDICES = notebooks.sequence(NOTEBOOKS)  # results, for reference
 BOOKS = [*notebooks.sequence(), *APPENDICES]
-COURSE = [path for path in BOOKS if path.stem[0].isdigit()]
-ALONE = "your_own_model"
-PRINTED = ("02_vanilla_failure", "06_rpe_connection", "10_language_model", ALONE)  # text, small tables
+PRINTED = ("06_rpe_connection",)  # small tables alone
 NAME = re.compile(r'"((?:figure|table)-[\w-]+)"')
 NBVAL = ["-q", "-s", "-o", "addopts=", "--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=600"]
 NBVAL += [f"--nbval-sanitize-with={Path(__file__).parent / 'sanitize.cfg'}"]
@@ -110,7 +108,7 @@ def test_every_parameter_is_checked_before_a_notebook_computes(path: Path) -> No
     exec(first.source, given)
     names = {*given} - {"__builtins__"}
     assert "parameters" in tags(first) and names <= {*BAD} == {*results.PARAMETERS}
-    assert names == EVERYWHERE if path in APPENDICES else names >= (EVERYWHERE if path in COURSE else {"profile"})
+    assert names == EVERYWHERE if path in APPENDICES else names >= EVERYWHERE
     for name, value in ((each, value) for each in names for value in BAD[each]):
         with pytest.raises(InputError, match=rf"^{name} [^\n]*: (choose one of|give) [^\n]*$"):
             exec(second.source, given | {name: value})

@@ -197,7 +197,7 @@ MODEL = "(({{unit, weights}}) => ({{unit, weights: [...weights], shape: adder.mo
 
 
 def test_a_model_trained_in_the_page_is_proven_by_whole_numbers_too(page: Page) -> None:
-    page.get_by_role("button", name="ABS").click()
+    page.get_by_role("button", name="by hand").click()
     page.locator("#train").click()
     expect(page.locator("#proof")).to_contain_text("Right for every sum of every length")
     result, model = page.evaluate(f"[adder.result, {MODEL.format('{...adder.result, weights: adder.weights}')}]")
@@ -285,7 +285,7 @@ def test_a_broken_model_errs_in_the_shown_sum_and_practice_brings_the_proof_back
 
 
 def test_training_stops_and_goes_on(page: Page) -> None:
-    page.get_by_role("button", name="ABS").click()
+    page.get_by_role("button", name="by hand").click()
     page.locator("#train").click()
     page.wait_for_function("Draw.history.length > 0")
     page.locator("#stop").click()
@@ -363,7 +363,7 @@ def test_typed_sums_are_answered_and_bad_ones_are_refused(page: Page) -> None:
 
 
 def test_everything_moves_with_the_keyboard(page: Page) -> None:
-    page.get_by_role("button", name="ABS").click()
+    page.get_by_role("button", name="by hand").click()
     page.locator('[data-head="0"]').focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
@@ -380,7 +380,7 @@ def test_everything_moves_with_the_keyboard(page: Page) -> None:
 
 
 def test_a_line_is_dragged_to_another_cell(page: Page) -> None:
-    page.get_by_role("button", name="ABS").click()
+    page.get_by_role("button", name="by hand").click()
     knob = page.locator('[data-head="0"] .knob')
     knob.scroll_into_view_if_needed()
     at = knob.bounding_box()

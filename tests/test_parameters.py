@@ -39,15 +39,12 @@ LONG = [
     Case("06_rpe_connection", {"digits": 500, "seeds": [3]}),
     Case("07_every_length", {"task": "n-by-1", "digits": 3}),
     Case("07_every_length", {"task": "parity", "digits": 12}),
-    Case("08_decoder_only", {"task": "successor", "digits": 30}),
-    Case("08_decoder_only", {"task": "parity", "digits": 7}),
-    Case("09_multiplication", {"digits": 1}),
-    Case("09_multiplication", {"digits": 20}),
-    Case("your_own_model", {}),
-    Case("your_own_model", {"profile": "smoke", "seed": 1}),
-    Case("10_language_model", {"digits": 1}),
-    Case("10_language_model", {"digits": 300, "text": "{sum} and {sum}, no more"}),
-    Case("10_language_model", {"text": "It is 99999*9= or 99999+1="}),
+    Case("09_models_people_use", {"task": "successor", "digits": 30}),
+    Case("09_models_people_use", {"task": "parity", "digits": 7}),
+    Case("08_products", {"digits": 1}),
+    Case("08_products", {"digits": 20}),
+    Case("09_models_people_use", {"text": "{sum} and {sum}, no more"}),
+    Case("09_models_people_use", {"text": "It is 99999*9= or 99999+1="}),
 ]
 EVERY = [*QUICK, *(pytest.param(case, marks=pytest.mark.long) for case in LONG)]
 RIGHT = re.compile(r"^([0-9a-f]+)(?:([+*])([0-9a-f]+))? gives .*, right is ([0-9a-f]+)$", re.MULTILINE)

@@ -111,8 +111,8 @@ def test_the_papers_number_stands_beside_ours() -> None:
     assert list(table.paper[:4]) == [100, 99.9, 97.2, 21.3]
     assert np.isnan(table.paper[4])
     assert beside.wide(table).loc[("Addition", "RPE"), 10] == "99.9 | 50.0"
-    ours = pd.concat([rows(model, {60: [1.0]}) for model in ("window-cyclic", "nope-window")])
-    assert beside.beside_paper(ours, "table1").paper.tolist() == [100, 99.35], "ours are models before practice"
+    ours = pd.concat([rows(model, {60: [1.0]}) for model in ("window-cyclic", "nope-window", "abs-unpractised")])
+    assert beside.beside_paper(ours, "table1").paper.tolist() == [100, 99.35, 99.35], "ours are models before practice"
     assert beside.beside_paper(rows("abc-unpractised", {60: [1.0]}), "table3").paper.tolist() == [99.8]
 
 

@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets
+import pandas as pd
 import pytest
+import torch
 from conftest import Folders, made_in
 
 import abc_nb
+from abc_nb.common.errors import InputError
+from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.show.explorers.calibration import Retraining
 from abc_nb.show.explorers.frame import Explorer
+from abc_nb.show.explorers.painting import Rule
 from abc_nb.specs.spec import spec
 
 
@@ -127,3 +132,27 @@ def test_a_retraining_that_fails_says_why(bench: Explorer, monkeypatch: pytest.M
 
     monkeypatch.setattr(runner, "ensure", full)
     assert press(bench) == "⚠ No space left on device"
+
+
+def test_painted_cells_are_the_rule_that_is_trained_and_judged() -> None:
+    """Distances of a sum's columns: -2 and -1 are the place above, 2 and 3 the place below."""
+    distances, seen = torch.arange(-4, 6), list[list[int]]()
+
+    def judge(rule: Rule) -> pd.DataFrame:
+        seen.append(distances[rule(distances)].tolist())
+        if not seen[-1]:
+            raise InputError("nothing is open: open a cell")
+        return pd.DataFrame({60: [100.0]}, index=["your mask"])
+
+    painting = abc_nb.explore_painting(Task("addition"), "31415+27182", judge)
+    assert [cell.description for cell in painting.cells.values()] == [*"321741"]
+    painting.start.click()
+    assert "your mask" in painting.verdict.value and "100.0" in painting.verdict.value
+    painting.cells[3].value, painting.cells[0].value = True, False
+    painting.start.click()
+    assert seen == [[0, 1], [1, 3]]
+    assert [cell.button_style for cell in painting.cells.values()] == ["", "", "", "success", "", "success"]
+    for cell in painting.cells.values():
+        cell.value = False
+    painting.start.click()
+    assert painting.verdict.value.startswith("⚠ nothing is open") and not painting.start.disabled

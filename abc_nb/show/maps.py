@@ -60,7 +60,7 @@ def attention_maps(heads: Sequence[HeadMap]) -> Figure:
 
 @rc_context(STYLE)
 def windows(*wanted: Window, width: int = 6) -> Figure:
-    """Which cells windows leave open, drawn yellow (figures 3 and 8); self-attention has one side in each."""
+    """Which cells windows leave open, drawn yellow (figures 3 and 8); self-attention, which all share, stands once."""
     one, two = "one number", "two numbers"
     layouts = {one: Task("successor").layout(width), two: Task("addition").layout(width, "aligned")}
     kinds: list[tuple[Attention, str]] = [("self", one), ("cross", one), ("cross", two)]
@@ -68,7 +68,7 @@ def windows(*wanted: Window, width: int = 6) -> Figure:
     size = (CELL * sum(wide) / len(wide) + 0.9, CELL * layouts[one].target_length + 0.9)
     figure, axes = new_figure(len(wanted) * len(kinds), len(kinds), size, width_ratios=wide)
     for axis, (window, (name, kind)) in zip(axes, itertools.product(wanted, kinds), strict=True):
-        if name == "self" and window.sides == "both":
+        if name == "self" and window is not wanted[0]:
             axis.remove()
             continue
         keys, queries = letters(layouts[kind])
@@ -85,7 +85,7 @@ def windows(*wanted: Window, width: int = 6) -> Figure:
             aspect="equal",
             xlabel="tokens written so far" if name == "self" else "token of the problem",
         )
-        if kind == one and (name == "self" or window.sides == "both"):
+        if kind == one and (name == "self" or window is not wanted[0]):
             axis.set_ylabel("output token")
     legend(figure)
     return figure

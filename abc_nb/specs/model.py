@@ -49,7 +49,7 @@ def layers(encoder: int, decoder: int) -> dict[str, int]:
 
 
 def scaffold(title: str, position: PositionEncoding, w: int | None = W, sides: Sides = "one", **changes: Any) -> Model:
-    """ABS: a window, on aligned input."""
+    """A model under a window, on aligned input."""
     settings: dict[str, Any] = {"bias": CAUSAL if w is None else Window(w, sides), "arrangement": "aligned"}
     return Model(title, position, **settings | {"extends": True, "tested": "beyond", "training": "scaffold"} | changes)
 

@@ -23,6 +23,8 @@ from abc_nb.specs.model import (
 )
 from abc_nb.specs.traced import TRACED
 
+# Cross-attention sees the digits of this place alone, of two numbers a pair, which slides by two (v4 C.4).
+ABS = scaffold("ABS", positions.NoPosition(), sides="none")
 # New weights under the lines and no positions, as the method's text has it (v4 section 4).
 ABC = reading("ABC", positions.NoPosition(), "new", Calibration(), tested="beyond", training="anew", accept=1.0)
 BASIC = {
@@ -32,7 +34,8 @@ BASIC = {
     "alibi": Model("ALiBi", positions.NoPosition(), ALiBi()),
     "rpe": Model("RPE", positions.Relative(), source_index="left"),
     "window": scaffold("Window", positions.Sinusoidal()),
-    "window-cyclic": scaffold("ABS", positions.Sinusoidal(PERIOD)),
+    "window-cyclic": scaffold("Window, index modulo 3", positions.Sinusoidal(PERIOD)),
+    "abs-unpractised": ABS,
     "abc-unpractised": ABC,
     "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
 }
@@ -41,15 +44,6 @@ BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 BY_PLACE = Model("RPE, by place", positions.Relative(), source_index="place", extends=True, tested="beyond")
 # Vanilla at three widths of its problems, as models under a window or lines have them.
 WIDENED = Model("Vanilla", positions.Sinusoidal(), extends=True, tested="beyond")
-PAIR = {  # cross-attention sees the digits of this place alone: of two numbers a pair, which slides by two (v4 C.4)
-    f"pair-{index}-unpractised": scaffold(f"Pair window, {title}", position, sides="none")
-    for index, title, position in (
-        ("none", "no positions", positions.NoPosition()),
-        ("mod3", "index modulo 3", positions.Sinusoidal(PERIOD)),
-        ("plain", "plain index", positions.Sinusoidal()),
-    )
-}
-PAIR |= all_practised(PAIR)
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {  # of w = 1 with all periods, and of T = 3 and none with all windows
     (w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T if w == W or t in (PERIOD, None)
@@ -73,12 +67,10 @@ DECODER_ONLY = {
 }
 PRACTISED_DECODERS = all_practised(DECODER_ONLY)
 PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
-    "abs": practised("window-cyclic", BASIC["window-cyclic"]),
+    "abs": practised("abs-unpractised", ABS),
     "abc": practised("abc-unpractised", ABC),
 }
-MODELS = (
-    BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE} | PAIR | GRID | WINDOWS | DECODER_ONLY | PRACTISED
-)
+MODELS = BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE} | GRID | WINDOWS | DECODER_ONLY | PRACTISED
 MODELS |= before_practice(MODELS)
 _registered: dict[bool, Models] = {False: {}, True: {}}  # of tasks whose output is a row, and a table
 

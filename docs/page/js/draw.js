@@ -1,13 +1,13 @@
 // Scene 2: the reader draws what every head sees; the model is trained under these lines, and all contexts are tried.
 const PRESETS = {
-  "ABS": [[0, 0], [1, 0], [0, 1], [1, 1], [2, 1]],
+  "by hand": [[0, 0], [1, 0], [0, 1], [1, 1], [2, 1]],
   "ABC’s lines": [[2, 1], [0, 1], [1, 1], [1, 1], [0, 0], [1, 0], [0, 0]],
   "too few": [[0, 0], [1, 0], [2, 1]],
   "one place off": [[0, 1], [1, 1], [0, 2], [1, 2], [2, 1]],
   "carries hidden": [[0, 0], [1, 0], [0, 1], [1, 1]],
 };
 const Draw = {
-  cells: PRESETS.ABS, sum: readSum("314159+271828"), i: 3, jobs: new Jobs(), seed: 1,
+  cells: PRESETS["by hand"], sum: readSum("314159+271828"), i: 3, jobs: new Jobs(), seed: 1,
   start() {
     for (const name in PRESETS) {
       const button = Object.assign(document.createElement("button"), { type: "button", textContent: name });
