@@ -13,7 +13,7 @@ from abc_nb.specs.model import BEFORE, UNPRACTISED
 from abc_nb.specs.models import known
 from abc_nb.specs.names import ARITHMETIC
 from abc_nb.specs.recipes import PROFILES, TABLE
-from audit import DATA
+from audit import DATA, unlearnable
 from audit.frames import arranged
 from audit.models import SIX_LAYERS
 from audit.readings import ALGORITHM_1, READINGS
@@ -92,6 +92,7 @@ COMPARED = ("abc", "abc-unpractised", "abc-last-layer", *ALGORITHM_1)
 ENDS = ("", "-padded", *SIX_LAYERS)  # of the names of the same reading in other regimes and sizes
 SHARES = {  # from 0 to 1, and what readers see
     "open_heads": "heads without a line",
+    "must_be_wrong": "must be wrong",
     "skill": "skill",
     "validation": "validation",
     "twenty": "20 digits",
@@ -110,7 +111,8 @@ def kept(run: Run) -> dict[str, Any]:
     """The last layer's lines of a run, and what its models get right.
 
     Short lines are seen at less than half of the steps. A head without a line sees every key, unless it is one of
-    ours. Skill is the plain model's under all lines; validation, twenty and sixty digits are the retrained model's.
+    ours. Skill is the plain model's under all lines; validation, twenty and sixty digits are the retrained model's. What
+    must be wrong is a share of small problems, empty of a model with positions.
     """
     own, bias = run.spec, run.bias()
     assert bias is not None
@@ -129,6 +131,7 @@ def kept(run: Run) -> dict[str, Any]:
         "lines": len(lines),
         "short": sum(2 * len(cells_of(line, layout)[0]) < layout.target_length for line in lines),
         "open_heads": 1 - len(heads) / (2 * bias.heads),
+        "must_be_wrong": unlearnable.of_run(run),
         "skill": run.table("thresholds").skill.iloc[-1],
         "validation": run.validation,
         "twenty": accuracy[20],
@@ -143,6 +146,6 @@ def by_reading(table: pd.DataFrame) -> pd.DataFrame:
     for where, own in table.groupby(keys, sort=False):
         row = dict(zip(keys, where, strict=True)) | {"tasks": ", ".join(map(of_task, own.task.unique()))}
         row |= {"runs": len(own)} | {name: ends(sorted(own[name]), "–") for name in ("lines", "short")}
-        shares = {title: sorted(100 * own[name]) for name, title in SHARES.items()}
+        shares = {title: sorted(100 * own[name].dropna()) for name, title in SHARES.items()}
         rows.append(row | {title: ends([*map(percent, own)], "–") for title, own in shares.items()})
     return pd.DataFrame(rows)
