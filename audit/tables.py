@@ -115,8 +115,8 @@ def kept(run: Run) -> dict[str, Any]:
     """The last layer's lines of a run, and what its models get right.
 
     Short lines are seen at less than half of the steps. A head without a line sees every key, unless it is one of
-    ours. Skill is the plain model's under all lines; validation, twenty and sixty digits are the retrained model's. What
-    must be wrong is a share of small problems, empty of a model with positions.
+    ours. What must be wrong is a share of small problems, empty of a model with positions. Skill is the plain model's
+    under all lines; validation, twenty and sixty digits are the retrained model's.
     """
     own, bias = run.spec, run.bias()
     assert bias is not None

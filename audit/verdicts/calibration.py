@@ -43,8 +43,12 @@ def c19_the_papers_thresholds(read: Read) -> Judgement:
     runs = count(rows, "algorithm-1-* !*-v1*", FOUR, right(60), label, could)
     kappa = count(read("deep"), "algorithm-1-*v1-*", THREE, right(20))
     stuck = rows.wrong[unlearned(rows) & rows.wrong.notna()]
-    finding = f"Runs of Algorithm 1 at 99% at 60 digits: {runs}, of which agree: {runs:met}. Of {len(stuck)} runs without "
-    finding += f"positions that did not learn their task {(stuck > 0).sum()} could not: under their lines problems that "
+    finding = (
+        f"Runs of Algorithm 1 at 99% at 60 digits: {runs}, of which agree: {runs:met}. Of {len(stuck)} runs without "
+    )
+    finding += (
+        f"positions that did not learn their task {(stuck > 0).sum()} could not: under their lines problems that "
+    )
     finding += "need different digits look the same. "
     finding += f"With kappa 2, six layers and embedding size 64, at 20 digits: {kappa}."
     return Judgement(finding, runs, "some", "holds with changes")
