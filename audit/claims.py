@@ -1,7 +1,7 @@
 """Claims of the paper and the one rule of their verdicts; `verdicts` has a function for each claim.
 
 `data/claims.csv` has a row per claim, with its criterion in words and what would `decide` it. A run is undecided if it
-never learned its training task, or was never made though its group needs `SEEDS`.
+never learned its training task (and could have), or was never made though its group needs `SEEDS`.
 
 - A claim about all runs holds if every run agrees, and in part if half of them do or all of one group.
 - A claim that some model does a thing holds if one group does, with most of its runs, and in part if any run does.
