@@ -47,7 +47,8 @@ def attention_maps(heads: Sequence[HeadMap], across: int = 0) -> Figure:
     pairs = [(head.outputs, head.keys) for head in heads]
     heights, wide = ([[*tokens, EOS].index(EOS) + 1 for tokens in own] for own in zip(*pairs, strict=True))
     ratios = [max(wide[column::across]) for column in range(across)]
-    size = (CELL * sum(ratios) / across + 1.1, CELL * max(heights) + 1.0)
+    below = 0.3 * (len(heads) > across)  # room for titles below other panels
+    size = (CELL * sum(ratios) / across + 1.1, CELL * max(heights) + 1.0 + below)
     figure, axes = new_figure(len(heads), across, size, width_ratios=ratios)
     for axis, head, rows, columns in zip(axes, heads, heights, wide, strict=True):
         image = heat_map(axis, head.weights[:rows, :columns], vmin=0, vmax=1, aspect="equal")
