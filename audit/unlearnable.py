@@ -43,7 +43,7 @@ def attended(keys: Sights, bias: Bias, layout: Layout, name: Attention, layer: i
     matrix = matrix - np.where(np.isfinite(top), top, 0)
     values, which = np.unique(matrix.reshape(-1, matrix.shape[-1]), axis=0, return_inverse=True)
     codes = mixed(np.arange(1, len(values) + 1))[which].reshape(matrix.shape[:2])
-    sees, keys = (matrix > -np.inf).any(-1), mixed(keys)
+    sees, keys = np.any(matrix > -np.inf, axis=-1), mixed(keys)
     bags = [mixed(keys[:, seen] + code[seen]).sum(1) for seen, code in zip(sees, codes, strict=True)]
     return np.stack(bags, 1)
 
