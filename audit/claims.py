@@ -1,7 +1,7 @@
 """Claims of the paper and the one rule of their verdicts; `verdicts` has a function for each claim.
 
 `data/claims.csv` has a row per claim, with its criterion in words and what would `decide` it. A run is undecided if it
-never learned its training task, or was never made though its group needs `SEEDS`.
+never learned its training task (and could have), or was never made though its group needs `SEEDS`.
 
 - A claim about all runs holds if every run agrees, and in part if half of them do or all of one group.
 - A claim that some model does a thing holds if one group does, with most of its runs, and in part if any run does.
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from abc_nb.analysis import statistics
-from abc_nb.show import titles
+from abc_nb.show import maps, titles
 from audit import DATA
 from audit.measures import frame
 from audit.models import PAPER_BATCH
@@ -47,7 +47,7 @@ class Verdict(NamedTuple):
     runs: str = ""  # as in "19 of 20 runs agree, 5 undecided"; empty if no run decides the claim
     reading: str = ""  # which reading of the paper was tried
     regime: str = "tight"
-    seeds: str = ""  # of each task and model, as in "5" or "1 to 5"
+    seeds: str = ""  # of each task and model, and which, as in "1 to 5: 0 to 4"
     size: str = ""  # of the models, where it is not the profile's
 
 
@@ -140,9 +140,12 @@ class Part:
         return counts
 
     @property
-    def seeds(self) -> list[int]:
-        """How many seeds tasks and models have, every number once."""
-        return sorted(set(self.runs.groupby(RUN[:-1], dropna=False).size()))
+    def seeds(self) -> str:
+        """How many seeds each task and model has, and which there are: `5: 0 to 4`."""
+        if self.runs.empty:
+            return ""
+        counts = sorted(set(self.runs.groupby(RUN[:-1], dropna=False).size()))
+        return f"{statistics.ends(counts)}: {maps.in_words(sorted(set(self.runs.seed)))}"
 
     def __getitem__(self, column: str) -> Values:
         runs = self.runs[self.runs.among]
@@ -247,5 +250,5 @@ class Judgement(NamedTuple):
         agree = f"{met} of {of} runs agree" + (f", {undecided} undecided" if undecided else "")
         counted = self.about in ABOUT and not self.verdict and verdict != "not run"
         regimes = " and ".join(REGIMES.get(name, name) for name in self.runs.runs.regime.unique())
-        seeds = statistics.ends(self.runs.seeds)
+        seeds = self.runs.seeds
         return Verdict(claim.id, verdict, finding, agree * counted, claim.reading, regimes, seeds, claim.size)

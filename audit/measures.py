@@ -18,7 +18,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.runs.store import Run
 from abc_nb.specs.recipes import PROFILES
 from abc_nb.training.evaluation import TEST_SEED
-from audit import attention, calibration, connections
+from audit import attention, calibration, connections, unlearnable
 from audit.results import Results, problems, reached
 from audit.studies import names_of
 
@@ -193,6 +193,16 @@ def indices(results: Results) -> list[Row]:
     return [about(results.one("successor-abc-unpractised")) | {"equal": bool(equal.all())} | strongest]
 
 
+def lacking(results: Results) -> list[Row]:
+    """Of runs of Algorithm 1 the percentage of small problems that is `wrong` in any model with these lines.
+
+    NaN of models with positions.
+    """
+    studies = "algorithm 1", "padded", "deep", "paper size", "paper size and batch"
+    names = [name for name in names_of(*studies, profile=results.profile) if name.model.startswith("algorithm-1")]
+    return [about(run) | {"wrong": 100 * unlearnable.of_run(run)} for run in results.existing(names)]
+
+
 def changes(results: Results) -> list[Row]:
     """How far the change of the logits differs between inputs, by ABC's bias and by LoRA, on Parity."""
     spread = connections.on_parity(results).groupby("method").spread.max()
@@ -211,4 +221,5 @@ MEASURES: dict[str, Callable[[Results], list[Row]]] = {
     "verticals": verticals,
     "indices": indices,
     "changes": changes,
+    "lacking": lacking,
 }

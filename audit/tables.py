@@ -13,7 +13,7 @@ from abc_nb.specs.model import BEFORE, UNPRACTISED
 from abc_nb.specs.models import known
 from abc_nb.specs.names import ARITHMETIC
 from abc_nb.specs.recipes import PROFILES, TABLE
-from audit import DATA
+from audit import DATA, unlearnable
 from audit.frames import arranged
 from audit.models import SIX_LAYERS
 from audit.readings import ALGORITHM_1, READINGS
@@ -23,7 +23,7 @@ from audit.statistics import BAR, medians, over_seeds
 # Our titles, and the paper's names; it does not say which window its row without positions has.
 TITLES = {"Window": "+ w=1", "Window, index modulo 3": "+ T=3"}
 TITLES |= dict.fromkeys(("Window, no positions", "ABS"), "NoPE + w=1")
-LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
+LENGTHS = {"table1": sorted({*TABLE, 50}), "table3": [6, 10, 20, 50, 60]}  # 50 in version 1, 60 in version 4
 
 
 def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
@@ -62,19 +62,23 @@ def interpolation(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def readings(results: Results, regime: str) -> pd.DataFrame:
-    """ABC by whose lines, which positions and which weights: runs at the bar at 60 digits, of those made."""
+    """ABC by whose lines, which positions and which weights: `at_sixty`."""
     end = "" if regime == "tight" else f"-{regime}"
     ours = f"abc{end or UNPRACTISED}"
     shown = {ours: "ABC: no positions, new weights"}
     shown |= {f"{model}{end}": known()[model].title for model in (*READINGS, *ALGORITHM_1)}
     rows = results.rows("abc", "readings", "algorithm 1", "padded")
-    rows = rows[(rows.length == 60) & rows.model.isin(shown)]
-    counts = rows.accuracy.ge(BAR).groupby([rows.model, rows.task]).agg(["sum", "size"])
+    cells = at_sixty(rows[rows.model.isin(shown)], least=0)
+    return cells.reindex([model for model in shown if model in cells.index]).rename(index=shown).rename_axis("reading")
+
+
+def at_sixty(rows: pd.DataFrame, least: int = 1) -> pd.DataFrame:
+    """Runs at the bar at 60 digits, of those made: a row a model of which so many are, a column a task."""
+    rows = rows[rows.length == 60]
+    counts = rows.accuracy.ge(BAR).groupby([rows.model, rows.task], sort=False).agg(["sum", "size"])
+    counts = counts[counts["sum"].groupby("model").transform("sum") >= least]
     cells = (counts["sum"].astype(str) + " of " + counts["size"].astype(str)).unstack(fill_value="")
-    cells = cells.loc[
-        [model for model in shown if model in cells.index], [task for task in ARITHMETIC if task in cells]
-    ]
-    return cells.rename(index=shown, columns=of_task).rename_axis("reading").rename_axis(columns=None)
+    return cells[[task for task in ARITHMETIC if task in cells]].rename(columns=of_task).rename_axis(columns=None)
 
 
 def setting(profile: str, regime: str = "") -> str:
@@ -94,6 +98,7 @@ COMPARED = ("abc", "abc-unpractised", "abc-last-layer", *ALGORITHM_1)
 ENDS = ("", "-padded", *SIX_LAYERS)  # of the names of the same reading in other regimes and sizes
 SHARES = {  # from 0 to 1, and what readers see
     "open_heads": "heads without a line",
+    "must_be_wrong": "must be wrong",
     "skill": "skill",
     "validation": "validation",
     "twenty": "20 digits",
@@ -112,7 +117,8 @@ def kept(run: Run) -> dict[str, Any]:
     """The last layer's lines of a run, and what its models get right.
 
     Short lines are seen at less than half of the steps. A head without a line sees every key, unless it is one of
-    ours. Skill is the plain model's under all lines; validation, twenty and sixty digits are the retrained model's.
+    ours. What must be wrong is a share of small problems, empty of a model with positions. Skill is the plain model's
+    under all lines; validation, twenty and sixty digits are the retrained model's.
     """
     own, bias = run.spec, run.bias()
     assert bias is not None
@@ -131,6 +137,7 @@ def kept(run: Run) -> dict[str, Any]:
         "lines": len(lines),
         "short": sum(2 * len(cells_of(line, layout)[0]) < layout.target_length for line in lines),
         "open_heads": 1 - len(heads) / (2 * bias.heads),
+        "must_be_wrong": unlearnable.of_run(run),
         "skill": run.table("thresholds").skill.iloc[-1],
         "validation": run.validation,
         "twenty": accuracy[20],
@@ -145,6 +152,6 @@ def by_reading(table: pd.DataFrame) -> pd.DataFrame:
     for where, own in table.groupby(keys, sort=False):
         row = dict(zip(keys, where, strict=True)) | {"tasks": ", ".join(map(of_task, own.task.unique()))}
         row |= {"runs": len(own)} | {name: ends(sorted(own[name]), "–") for name in ("lines", "short")}
-        shares = {title: sorted(100 * own[name]) for name, title in SHARES.items()}
+        shares = {title: sorted(100 * own[name].dropna()) for name, title in SHARES.items()}
         rows.append(row | {title: ends([*map(percent, own)], "–") for title, own in shares.items()})
     return pd.DataFrame(rows)

@@ -73,13 +73,6 @@ def test_without_certificates_tables_are_empty() -> None:
     assert all(table(nothing).empty for table in tables), "nothing of this profile is shipped"
 
 
-def test_a_statement_is_given_only_where_it_is_proved() -> None:
-    found = Results("quick", "shipped", [4])
-    said = certified.statement(found, "addition-abc")
-    assert said.startswith("Greedy decoding writes every token right for every problem of Addition")
-    assert certified.statement(found, "addition-vanilla").startswith("No run of addition-vanilla is")
-
-
 def test_all_practised_models_without_a_certificate_are_counted_by_kind() -> None:
     """Of seeds, bases and variants alike; a language model is certified if all its forms are."""
     assert audited.uncertified("abs") == {}

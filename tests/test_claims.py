@@ -85,7 +85,7 @@ def assert_judged(id: str, rows: pd.DataFrame, verdict: str, agree: str = "", *s
 def test_runs_of_both_regimes_are_counted_by_regime_and_task() -> None:
     plain = runs({(task, f"vanilla{end}"): [0.0] * 5 for task in THREE for end in ("", "-padded")})
     assert_judged("C02", plain, "holds", "30 of 30", "padded, Addition 5 of 5")
-    assert judged("C02", plain).regime == "tight and padded" and judged("C02", plain).seeds == "5"
+    assert judged("C02", plain).regime == "tight and padded" and judged("C02", plain).seeds == "5: 0 to 4"
     plain.loc[(plain.model == "vanilla-padded") & (plain.seed == 1), "validation"] = 98.9
     assert_judged("C02", plain, "in part", "27 of 30", "tight, Addition 5 of 5; ", "padded, Addition 4 of 5")
     assert_judged("C02", plain.assign(at_60=15.0), "differs", "0 of 30")

@@ -1,18 +1,14 @@
 """What the explorers say and draw, without widgets: against Python integers, plain loops and dense masks."""
 
-from dataclasses import replace
-
 import numpy as np
-import pandas as pd
 import pytest
-from helpers import rows
 from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 
 from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import cells_of
-from abc_nb.bias.window import Sides, Window
+from abc_nb.bias.window import Window
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.common.errors import InputError
@@ -88,64 +84,48 @@ def test_a_map_hides_later_steps_and_marks_wrong_tokens(study: AttentionStudy, f
     assert [label.get_fontweight() != "bold" for label in labels[:step]] == decoded.right[:step]
 
 
-@pytest.mark.parametrize("sides", ["one", "both"])
 @pytest.mark.parametrize("task", ["addition", "parity"])
 @pytest.mark.parametrize("w", [None, 0, 1, 3])
-def test_open_keys_are_those_of_the_dense_mask(task: str, w: int | None, sides: Sides) -> None:
+def test_open_keys_are_those_of_the_dense_mask(task: str, w: int | None) -> None:
     layout = Task(task).layout(Task(task).width(4, "tight"), "aligned")
-    masks = window.masks_of(task, w, sides, 4)
-    for name, opened in masks.items():
+    for name, opened in window.masks_of(task, w, 4).items():
         expected = np.tril(np.ones(opened.shape, bool)) if name == "self" else np.ones(opened.shape, bool)
         if w is not None:
-            dense = Window(w, sides).dense(layout, name, 0, 1)
+            dense = Window(w).dense(layout, name, 0, 1)
             assert dense is not None
             expected = dense[0].isfinite().numpy()
         np.testing.assert_array_equal(opened, expected)
 
 
-@pytest.mark.parametrize("sides", ["one", "both"])
-def test_what_was_trained_has_the_window_and_the_period_that_are_shown(sides: Sides) -> None:
+def test_measured_accuracy_is_shown_and_what_is_missing_says_what_to_run(figure: Figure) -> None:
+    """What was trained has the window and the period that are shown."""
+    found = window.measured("addition", 0)
     layout = Task("addition").layout(Task("addition").width(5, "tight"), "aligned")
-    for (w, t), name in window.TRAINED[sides].items():
-        model = spec(f"addition-{name}").model
-        assert isinstance(model.position, Sinusoidal) and model.position.period == t
-        for attention, opened in window.masks_of("addition", w, sides, 5).items():
-            np.testing.assert_array_equal(model.bias.opened(layout, attention, 0)[0].numpy(), opened)
-
-
-def test_measured_accuracy_is_shown_and_what_is_missing_says_what_to_run(
-    figure: Figure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Finished:
-        def evaluation(self) -> pd.DataFrame:
-            return rows("", {6: [1.0], 60: [0.25]})
-
-    monkeypatch.setattr(store, "find", lambda wanted, seed: Finished() if wanted == spec("addition-window") else None)
-    found = window.measured("addition", 0, "one")
-    assert found[["w", "T", "length", "accuracy"]].values.tolist() == [["1", "none", 6, 100], ["1", "none", 60, 25]]
-
-    def said(w: str, t: str, sides: Sides = "one", seed: int = 0) -> str:
-        return window.sentence("addition", found, w, t, sides, seed)
-
-    assert said("1", "none") == "Exact match: 100.0% at 6, 25.0% at 60 digits."
-    assert said("1", "3", seed=3).endswith("not trained yet: run `abc-nb train addition-window-cyclic --seed 3`")
-    assert said("none", "3", "both") == "w=none, T=3 is not trained yet: run `abc-nb train addition-grid-wx-t3`"
-    assert said("1", "2") == "w=1, T=2, open to one, is no experiment"
-    window.draw_accuracies(figure, found, "1", "none")
-    assert [text.get_text() for text in figure.axes[-1].texts] == ["25"]
+    for (w, t), name in window.TRAINED.items():
+        own = spec(f"addition-{name}")
+        assert own.model.position == Sinusoidal(window.T[t])
+        masks = window.masks_of("addition", window.W[w], 5).items()
+        assert all(np.array_equal(own.model.bias.opened(layout, which, 0)[0], opened) for which, opened in masks)
+        tests = store.find(own, 0).evaluation().set_index("length").accuracy  # type: ignore[union-attr]
+        assert f"{100 * tests[60]:.1f}% at 60 digits." in window.sentence("addition", found, w, t)
+    assert window.sentence("addition", found, "0", "2") == "w=0, T=2 is no experiment"
+    assert window.sentence("parity", found[:0], "1", "3", 9).endswith(
+        "run `abc-nb train parity-window-cyclic --seed 9`"
+    )
+    window.draw_accuracies(figure, found[found.w == "1"], "1", "none")
+    assert [text.get_text() for text in figure.axes[-1].texts] == ["0", "100"]
 
 
 def test_the_bench_reads_the_lines_that_calibration_reads(bench: calibrating.Bench) -> None:
     batch, settings = bench.parent.spec.sampler.calibration_batch(0), Calibration(share=0.1)
     assert bench.calibrate(0.1) == calibrate_model(bench.parent.model(), batch, settings).bias
-    assert bench.child(0.1) == replace(spec("addition-abc-unpractised", "smoke"), calibration=settings)
 
 
 def test_cells_on_kept_lines_are_framed_and_closed_cells_of_the_bias_are_grey(
     bench: calibrating.Bench, figure: Figure
 ) -> None:
     bias = bench.calibrate(0.1)
-    text = bench.draw(figure, 0.1, "cross", 0, 12)
+    text = bench.draw(figure, 0.1, "cross", 1, 12)
     shown, frames = cells(figure), figure.axes[0].collections[::2]  # of frames one of the two colours
     for head, (drawn, weights) in enumerate(zip(frames, bench.averages["cross", 0].numpy(), strict=True)):
         assert isinstance(drawn, PatchCollection)

@@ -15,8 +15,7 @@ from conftest import Folders, made_in
 import abc_nb
 from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import Task
-from abc_nb.runs import runner, store
-from abc_nb.show.explorers.calibration import Retraining
+from abc_nb.runs import store
 from abc_nb.show.explorers.frame import Explorer
 from abc_nb.show.explorers.painting import Rule
 from abc_nb.specs.spec import spec
@@ -97,41 +96,15 @@ def test_step_head_and_attention_show_another_map(attention: Explorer) -> None:
 def test_window_period_and_length_change_the_mask_and_its_keys(folders: Folders) -> None:
     bench = built(abc_nb.explore_window("parity"))
     assert "run `abc-nb train parity-window-cyclic`" in bench.text.value
-    for values in ({"sides": "both"}, {"w": "0"}, {"t": "none"}):
+    for values in ({"w": "0"}, {"t": "none"}):
         assert changed(bench, **values) == (True, True)
     assert changed(bench, length=9) == (False, True)
-    assert "run `abc-nb train parity-grid-w0-tx`" in bench.text.value
-
-
-def press(bench: Explorer) -> str:
-    """Press `retrain`: what it says in the end."""
-    (pressed,) = (child for child in bench.children if isinstance(child, Retraining))
-    pressed.start.click()
-    assert not pressed.start.disabled
-    return str(pressed.status.value)
 
 
 def test_a_threshold_changes_lines_and_a_length_the_bias(bench: Explorer) -> None:
     bench.controls["share"].value = 0.06
     assert changed(bench, share=0.6) == (True, True)
     assert changed(bench, digits=30) == (False, True)
-
-
-def test_a_retraining_adds_its_curve_and_is_found_the_next_time(bench: Explorer, runs: Path) -> None:
-    drawn, before = bench.picture.value, set(runs.iterdir())
-    assert press(bench) == "Done: share 0.2."
-    assert bench.picture.value != drawn
-    (made,) = {*runs.iterdir()} - before - {runs / ".partial", runs / ".locks"}
-    when = made.stat().st_mtime_ns
-    assert press(bench).startswith("Done") and made.stat().st_mtime_ns == when
-
-
-def test_a_retraining_that_fails_says_why(bench: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(runner, "ensure", full)
-    assert press(bench) == "⚠ No space left on device"
 
 
 def test_painted_cells_are_the_rule_that_is_trained_and_judged() -> None:

@@ -64,12 +64,6 @@ def tally(found: Results, task: str, models: Sequence[str]) -> dict[str, str]:
     return {model: counts[model] for model in models if model in counts}
 
 
-def statement(found: Results, name: str) -> str:
-    """What is proved of the first certified run of an experiment; one sentence where there is none."""
-    proved = table(found).query("certified == True and experiment == @name").statement
-    return str(proved.iloc[0]) if len(proved) else f"No run of {name} is certified here: try `abc-nb certify {name}`."
-
-
 def share(part: pd.Series[bool]) -> str:
     return f"{int(part.sum())} of {len(part)}"
 

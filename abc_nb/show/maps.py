@@ -41,19 +41,23 @@ LETTERS = {"operand 1": "a", "operand 2": "b"}
 
 
 @rc_context(STYLE)
-def attention_maps(heads: Sequence[HeadMap]) -> Figure:
+def attention_maps(heads: Sequence[HeadMap], across: int = 0) -> Figure:
     """Heads on one scale (figures 5, 6), to the end tokens; wrong tokens are red, needed cells framed."""
+    across = across or len(heads)
     pairs = [(head.outputs, head.keys) for head in heads]
     heights, wide = ([[*tokens, EOS].index(EOS) + 1 for tokens in own] for own in zip(*pairs, strict=True))
-    size = (CELL * sum(wide) / len(heads) + 1.1, CELL * max(heights) + 1.0)
-    figure, axes = new_figure(len(heads), size=size, width_ratios=wide)
+    ratios = [max(wide[column::across]) for column in range(across)]
+    below = 0.3 * (len(heads) > across)  # room for titles below other panels
+    size = (CELL * sum(ratios) / across + 1.1, CELL * max(heights) + 1.0 + below)
+    figure, axes = new_figure(len(heads), across, size, width_ratios=ratios)
     for axis, head, rows, columns in zip(axes, heads, heights, wide, strict=True):
         image = heat_map(axis, head.weights[:rows, :columns], vmin=0, vmax=1, aspect="equal")
         with_tokens(axis, head.keys[:columns], head.outputs[:rows], size=9, right=head.right[:rows])
         outline(axis, head.needed[:rows, :columns])
         title = f"{head.title}: {'right' if all(head.right) else 'wrong'}"
         axis.set(title=textwrap.fill(title, max(18, 2 * columns)), xlabel=head.xlabel)
-    axes[0].set_ylabel("output token, units first")
+    for axis in axes[::across]:
+        axis.set_ylabel("output token, units first")
     figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
 

@@ -15,7 +15,7 @@ from abc_nb.api import load
 from abc_nb.bias.base import Attention
 from abc_nb.common.errors import InputError
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Controls, Explorer, choice, or_sentence, slider, typed, verdict
+from abc_nb.show.explorers.frame import Controls, Explorer, control, or_sentence
 
 LONGEST = 64  # places: more do not fit on the picture
 
@@ -26,7 +26,7 @@ def explore_attention(
 ) -> w.Widget:
     """Type a problem, step through its decoding, and see what the trained model `name` looks at."""
     study = AttentionStudy(load(name, seed, profile), samples=100)
-    config, first = study.model.config, study.ranked_heads("cross")[0]
+    config, first, default = study.model.config, study.ranked_heads("cross")[0], study.run.spec.task.problem
     asked = lru_cache(maxsize=4)(lambda problem: ask(study, problem))
 
     def adjust(controls: Controls, changed: str) -> None:
@@ -42,14 +42,15 @@ def explore_attention(
         chosen = decoded.head(attention, layer - 1, head - 1)
         draw_head(figure, chosen, step)
         draw_all_heads(figure, decoded, attention, layer - 1, head - 1)
-        return f'{verdict(said)}<div class="abc-step">{escape(step_sentence(decoded, chosen, step))}</div>'
+        answer = f'<b class="abc-answer" style="font-size:16px;white-space:nowrap">{escape(said)}</b>'
+        return f'{answer}<div class="abc-step">{escape(step_sentence(decoded, chosen, step))}</div>'
 
     controls = {
-        "problem": typed("problem", problem or study.run.spec.task.problem, 460),
-        "step": slider("step", 1, 1, 1, 440),
-        "attention": choice("attention", ["cross", "self"], "cross", 180),
-        "layer": slider("layer", first[0] + 1, 1, config.decoder_layers, 220),
-        "head": slider("head", first[1] + 1, 1, config.heads, 280),
+        "problem": control(w.Text, "problem", 460, value=problem or default, continuous_update=False),
+        "step": control(w.IntSlider, "step", 440, value=1, min=1, max=1),
+        "attention": control(w.Dropdown, "attention", 180, options=["cross", "self"], value="cross"),
+        "layer": control(w.IntSlider, "layer", 220, value=first[0] + 1, min=1, max=config.decoder_layers),
+        "head": control(w.IntSlider, "head", 280, value=first[1] + 1, min=1, max=config.heads),
     }
     return Explorer(controls, look, 440, 56, adjust)
 

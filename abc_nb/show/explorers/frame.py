@@ -1,7 +1,7 @@
 """What every explorer is: controls, a line for messages, text, and one picture of a fixed size."""
 
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from html import escape
 from typing import Any
@@ -32,14 +32,13 @@ class Explorer(w.VBox):
         height: int,
         lines: int,
         adjust: Callable[[Controls, str], None] = lambda controls, changed: None,
-        below: Sequence[w.Widget] = (),
     ) -> None:
         super().__init__(layout=w.Layout(width=f"{WIDTH + 16}px", padding="2px", overflow="hidden"))
         self.controls, self.look, self.height, self.adjust, self.busy = controls, look, height, adjust, False
         self.message, self.text = line(""), w.HTML(layout=fixed(lines))
         self.picture = w.Image(format="png", layout=fixed(height))
         rows = w.HBox([*controls.values()], layout=w.Layout(flex_flow="row wrap"))
-        self.children = [rows, *below, self.message, self.text, self.picture]
+        self.children = [rows, self.message, self.text, self.picture]
         for name, control in controls.items():
             control.observe(lambda _, name=name: self.update(name), "value")
         self.update()
@@ -95,28 +94,10 @@ def line(sentence: str) -> w.HTML:
     return w.HTML(f'<div role="status" style="font-weight:{weight}">{escape(sentence)}</div>', layout=look)
 
 
-def verdict(sentence: str) -> str:
-    """What a model answered, as HTML of one line."""
-    return f'<b class="abc-answer" style="font-size:16px;white-space:nowrap">{escape(sentence)}</b>'
-
-
 def control(kind: type[w.ValueWidget], description: str, width: int = 240, **options: Any) -> Any:
     """A control with its label, which has the room that it needs."""
     look, style = w.Layout(width=f"{width}px"), {"description_width": f"{7 * len(description) + 10}px"}
     return kind(description=description, layout=look, style=style, **options)
-
-
-def typed(description: str, value: str, width: int) -> w.Text:
-    """A box for a problem or a text, which is followed when the user has typed it."""
-    return control(w.Text, description, width, value=value, continuous_update=False)
-
-
-def slider(description: str, value: int, low: int, high: int, width: int = 240) -> w.IntSlider:
-    return control(w.IntSlider, description, width, value=value, min=low, max=high)
-
-
-def choice(description: str, options: Any, value: Any, width: int = 240) -> w.Dropdown:
-    return control(w.Dropdown, description, width, options=options, value=value)
 
 
 def table(frame: pd.DataFrame, height: int) -> str:

@@ -1,6 +1,6 @@
-"""The window bench: a hand-made mask, the keys it leaves open, and what was measured with it."""
+"""The window bench: a hand-made mask, open to one side, and what was measured with it."""
 
-from functools import lru_cache
+from functools import partial
 from html import escape
 
 import ipywidgets as w
@@ -9,27 +9,23 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias, Causal
-from abc_nb.bias.window import Sides, Window
+from abc_nb.bias.window import Window
 from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Explorer, choice, control, or_sentence, slider
+from abc_nb.show.explorers.frame import Explorer, control, or_sentence
 from abc_nb.show.maps import percent_map
 from abc_nb.specs.experiment import Name, train_command
-from abc_nb.specs.models import GRID_NAMES, GRID_T, GRID_W, WINDOWS
+from abc_nb.specs.models import GRID_T, GRID_W, WINDOWS
 from abc_nb.specs.names import ARITHMETIC
 from abc_nb.specs.recipes import TABLE
 from abc_nb.specs.spec import spec
 
 TESTED = 60  # digits
-NUMBERS = {"none" if value is None else str(value): value for value in (*GRID_W, *GRID_T)}  # by their labels
-W, T = ([label for label, value in NUMBERS.items() if value in values] for values in (GRID_W, GRID_T))
-TRAINED: dict[Sides, dict[tuple[int | None, int | None], str]] = {  # models by window w and period T
-    "one": {(1, None): "window", (1, 3): "window-cyclic"}
-    | {(w, t): f"window-w{w}-t{t}" for w in GRID_W for t in GRID_T if f"window-w{w}-t{t}" in WINDOWS},
-    "both": GRID_NAMES,
-}
+W, T = ({"none" if value is None else str(value): value for value in values} for values in (GRID_W, GRID_T))
+TRAINED = {("1", "none"): "window", ("1", "3"): "window-cyclic"}  # models by window and period
+TRAINED |= {(w, t): f"window-w{w}-t{t}" for w in W for t in T if f"window-w{w}-t{t}" in WINDOWS}
 
 
 @or_sentence
@@ -37,48 +33,46 @@ def explore_window(task: str = "addition", seed: int = 0) -> w.Widget:
     """Window and period as sliders: the mask, its open keys, and the accuracy that was measured with them."""
     if task not in ARITHMETIC:
         raise InputError(f"there is no window bench for {task!r}: choose one of {', '.join(ARITHMETIC)}")
-    known = lru_cache(lambda sides: measured(task, seed, sides))
-
-    def look(figure: Figure, w: str, t: str, sides: Sides, length: int) -> str:
-        found, masks = known(sides), masks_of(task, NUMBERS[w], sides, length)
-        draw_masks(figure, masks, NUMBERS[t])
-        draw_accuracies(figure, found, w, t)
-        return escape(sentence(task, found, w, t, sides, seed))
-
     controls = {
-        "w": control(w.SelectionSlider, "window w", 420, options=W, value="1"),
-        "t": control(w.SelectionSlider, "period T", 420, options=T, value="3"),
-        "sides": choice("open to", [("one side", "one"), ("both sides", "both")], "one", 200),
-        "length": slider("digits in the mask", 6, 1, 20, 420),
+        "w": control(w.SelectionSlider, "window w", 420, options=[*W], value="1"),
+        "t": control(w.SelectionSlider, "period T", 420, options=[*T], value="3"),
+        "length": control(w.IntSlider, "digits in the mask", 420, value=6, min=1, max=20),
     }
-    return Explorer(controls, look, 560, 28)
+    return Explorer(controls, partial(look, task, seed, measured(task, seed)), 560, 28)
 
 
-def masks_of(task: str, w: int | None, sides: Sides, length: int) -> dict[Attention, np.ndarray]:
+def look(task: str, seed: int, rows: pd.DataFrame, figure: Figure, w: str, t: str, length: int) -> str:
+    """Draw masks and accuracies; gives what was measured with this window and period."""
+    draw_masks(figure, masks_of(task, W[w], length), T[t])
+    draw_accuracies(figure, rows, w, t)
+    return escape(sentence(task, rows, w, t, seed))
+
+
+def masks_of(task: str, w: int | None, length: int) -> dict[Attention, np.ndarray]:
     """Which keys each query may look at, booleans (query, key); without a window all but later tokens."""
     layout = Task(task).layout(Task(task).width(length, "tight"), "aligned")
-    bias: Bias = Causal() if w is None else Window(w, sides)
+    bias: Bias = Causal() if w is None else Window(w)
     return {name: bias.opened(layout, name, 0)[0].numpy() for name in ENCODER_DECODER[::-1]}
 
 
-def measured(task: str, seed: int, sides: Sides) -> pd.DataFrame:
+def measured(task: str, seed: int) -> pd.DataFrame:
     """What finished runs say: w and T (as the sliders show them), length, accuracy (percent)."""
-    labels, parts = {value: label for label, value in NUMBERS.items()}, list[pd.DataFrame]()
-    for (window, period), model in TRAINED[sides].items():
+    parts = [pd.DataFrame(columns=["w", "T", "length", "accuracy"], dtype=object)]
+    for (window, period), model in TRAINED.items():
         if run := store.find(spec(Name(task, model)), seed):
             rows = run.evaluation()[["length", "accuracy"]]
-            parts.append(rows.assign(accuracy=100 * rows.accuracy, w=labels[window], T=labels[period]))
-    return pd.concat(parts or [pd.DataFrame(columns=["w", "T", "length", "accuracy"])], ignore_index=True)
+            parts.append(rows.assign(accuracy=100 * rows.accuracy, w=window, T=period))
+    return pd.concat(parts, ignore_index=True)
 
 
-def sentence(task: str, found: pd.DataFrame, w: str, t: str, sides: Sides, seed: int = 0) -> str:
+def sentence(task: str, measured: pd.DataFrame, w: str, t: str, seed: int = 0) -> str:
     """The measured accuracy of one window and period at a few lengths, or what to run to measure it."""
-    rows = found[(found.w == w) & (found["T"] == t) & found.length.isin(TABLE)]
+    rows = measured[(measured.w == w) & (measured["T"] == t) & measured.length.isin(TABLE)]
     if len(rows):
         parts = [f"{accuracy:.1f}% at {length}" for length, accuracy in zip(rows.length, rows.accuracy, strict=True)]
         return f"Exact match: {', '.join(parts)} digits."
-    if (model := TRAINED[sides].get((NUMBERS[w], NUMBERS[t]))) is None:
-        return f"w={w}, T={t}, open to {sides}, is no experiment"
+    if (model := TRAINED.get((w, t))) is None:
+        return f"w={w}, T={t} is no experiment"
     return f"w={w}, T={t} is not trained yet: run `{train_command(Name(task, model), seed)}`"
 
 
@@ -95,12 +89,14 @@ def draw_masks(figure: Figure, masks: dict[Attention, np.ndarray], t: int | None
         axes.set(xlabel="position index of the key" + f", modulo {t}" * bool(t), ylabel="position index of the query")
 
 
-def draw_accuracies(figure: Figure, found: pd.DataFrame, w: str, t: str) -> None:
-    """What was measured at sixty digits, by the windows and periods that were tested; the chosen ones are framed."""
+def draw_accuracies(figure: Figure, measured: pd.DataFrame, w: str, t: str) -> None:
+    """What was measured at sixty digits, by the windows and periods that were trained; the chosen ones are framed."""
     axes = pictures.panel(figure, 46, 336, 550, 180)
-    pairs = (W, found.w), (T, found["T"])
-    rows, columns = ([label for label in every if label in {*seen}] or every for every, seen in pairs)
-    cells = found[found.length == TESTED].pivot(index="w", columns="T", values="accuracy")
+    rows, columns = (
+        [label for label in labels if label in {*seen}]
+        for labels, seen in zip((W, T), zip(*TRAINED, strict=True), strict=True)
+    )
+    cells = measured[measured.length == TESTED].pivot(index="w", columns="T", values="accuracy").astype(float)
     percent_map(axes, cells.reindex(rows, columns=columns), f"exact match (%) at {TESTED} digits; empty: not trained")
     axes.set(xlabel="period T", ylabel="window w")
     if w in rows and t in columns:

@@ -1,0 +1,92 @@
+"""How many problems a model without positions must get wrong under its lines, whatever its weights are.
+
+Without positions, attention sees a bag: what a step computes follows from its own state and from how often each pair of
+a key's state and the bias there (of every head) occurs among the keys. So where a step sees the same in two problems,
+it writes the same token. If these problems need different tokens, one of them is wrong, and training cannot help.
+"""
+
+import numpy as np
+import pandas as pd
+import torch
+
+from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias, key_count
+from abc_nb.model.positions import NoPosition
+from abc_nb.model.transformer import ModelConfig
+from abc_nb.problems.digits import to_digits
+from abc_nb.problems.layouts import Layout
+from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.runs.store import Run
+
+Sights = np.ndarray  # (problems, tokens): a number of 64 bits for all that a token's state can depend on
+TRIED = 2_000  # problems
+SCRAMBLE = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+
+
+def mixed(numbers: np.ndarray) -> Sights:
+    """Each number scrambled, so that different sums of such numbers are different (but for a chance of 2^-64)."""
+    scrambled = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in SCRAMBLE:
+        scrambled ^= scrambled >> np.uint64(shift)
+        scrambled *= np.uint64(factor)
+    return scrambled ^ (scrambled >> np.uint64(31))
+
+
+def attended(keys: Sights, bias: Bias, layout: Layout, name: Attention, layer: int, heads: int) -> Sights:
+    """What each query (problems, queries) sees of the keys under a layer's bias.
+
+    A number that is added to a whole row of one head changes nothing in a softmax, so every row's highest is 0.
+    """
+    dense = bias.dense(layout, name, layer, heads)
+    opened = torch.zeros(1, layout.target_length, key_count(layout, name)) if dense is None else dense
+    matrix = opened.movedim(0, -1).numpy()  # (query, key, head)
+    top = matrix.max(1, keepdims=True)
+    matrix = matrix - np.where(np.isfinite(top), top, 0)
+    values, which = np.unique(matrix.reshape(-1, matrix.shape[-1]), axis=0, return_inverse=True)
+    codes = mixed(np.arange(1, len(values) + 1))[which].reshape(matrix.shape[:2])
+    sees, keys = np.any(matrix > -np.inf, axis=-1), mixed(keys)
+    bags = [mixed(keys[:, seen] + code[seen]).sum(1) for seen, code in zip(sees, codes, strict=True)]
+    return np.stack(bags, 1)
+
+
+def sights(config: ModelConfig, bias: Bias, batch: Batch) -> Sights:
+    """What the last state of every step depends on: (problems, steps). Encoder layers have no bias."""
+    source, state = (mixed(tokens.numpy()) for tokens in (batch.source, batch.target[:, :-1]))
+    for _ in range(config.encoder_layers):
+        source = mixed(source + mixed(mixed(source).sum(1))[:, None])
+    for layer in range(config.decoder_layers):
+        for name in ENCODER_DECODER:
+            keys = state if name == "self" else source
+            state = mixed(state + mixed(attended(keys, bias, batch.layout, name, layer, config.heads)))
+    return state
+
+
+def must_be_wrong(seen: Sights, right: np.ndarray) -> float:
+    """The least share of problems that is wrong at the worst step; both (problems, steps): sights, right tokens.
+
+    Of the problems in which a step sees the same, it can be right on those that need the most frequent token alone.
+    """
+    possible = []
+    for step in range(seen.shape[1]):
+        counts = pd.DataFrame({"seen": seen[:, step], "right": right[:, step]}).value_counts()
+        possible.append(counts.groupby("seen").max().sum())
+    return 1 - min(possible) / len(seen)
+
+
+def smallest_problems(sampler: Sampler, count: int) -> Batch:
+    """About so many problems of the first training width: all those whose numbers are below a bound."""
+    task, width = sampler.task, sampler.widths[0]
+    places = task.operand_places(width)
+    long = len(places) - places.count(1)
+    bound = int((count / task.base ** places.count(1)) ** (1 / long))
+    numbers = np.meshgrid(*(np.arange(task.base if own == 1 else bound) for own in places), indexing="ij")
+    operands = [to_digits(own.ravel(), task.base, most) for own, most in zip(numbers, places, strict=True)]
+    return sampler.batch(operands, width)
+
+
+def of_run(run: Run) -> float:
+    """The least share of the smallest problems that a run must get wrong; NaN of a model with positions."""
+    own, bias = run.spec, run.bias()
+    if not isinstance(own.model.position, NoPosition) or bias is None:
+        return float("nan")
+    batch = smallest_problems(own.sampler, TRIED)
+    return must_be_wrong(sights(own.model, bias, batch), batch.target[:, 1:].numpy())
