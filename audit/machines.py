@@ -80,7 +80,7 @@ CHOMSKY = {  # fourteen of the fifteen tasks of Deletang et al. 2023, by the nam
     "modular_arithmetic": Entry(chomsky.modular_arithmetic, LONG),
     "parity_check": Entry(partial(catalogue.parity, 2)),
     "cycle_navigation": Entry(partial(catalogue.cycle_navigation, 5)),
-    "stack_manipulation": Entry(chomsky.stack_manipulation, LONG),
+    "stack_manipulation": Entry(chomsky.stack_manipulation, LONGER),
     "reverse_string": Entry(chomsky.reverse_string),
     "modular_arithmetic_brackets": Entry(chomsky.brackets, LONGER),
     "solve_equation": Entry(partial(chomsky.brackets, 5, True), LONGER),

@@ -45,9 +45,9 @@ def operands_of_length(task: Task, length: Width, samples: int, width: Width, rn
         return completed(task, long, rng)
     if task.table:
         return training_operands(task, np.empty(0), samples, width, rng)
-    every, places = rule.inputs[0].alphabet, single(length)
-    high = len(every) ** places
-    return [every[distinct_digits(0, high, len(every), places, min(high, samples), rng)]]
+    lists, places = [given.alphabet for given in rule.inputs], single(length)
+    count = min(samples, *(len(every) ** places for every in lists))
+    return [every[distinct_digits(0, len(every) ** places, len(every), places, count, rng)] for every in lists]
 
 
 def hard_operands(task: Task, places: int, count: int, rng: np.random.Generator) -> list[Digits]:
