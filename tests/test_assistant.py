@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 from functools import lru_cache
@@ -21,6 +22,7 @@ from abc_nb.certificates.practice import Practised
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
 from abc_nb.hf.certificates import AllAnswers, drawn, train_until_certified
+from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import generator
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
@@ -75,6 +77,16 @@ def test_a_context_gives_the_logits_that_the_whole_problem_gives(a: str, b: str)
         wanted = path.head[0](whole.last_hidden_state[0, layout.source_length :])
         found = path(path.contexts(ADDITION, lengths, text, 0, len(wanted)))
     torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_the_path_begins_where_the_model_s_lower_layers_end() -> None:
+    """Under a mask without lines it goes on from the states as the model itself does."""
+    model, tokenizer = language_model()
+    path = new_path(ADDITION)
+    token = tokenizer.encode("7", add_special_tokens=False)[0]
+    with torch.inference_mode():
+        hidden = model(torch.tensor([[0, token]]), output_hidden_states=True).hidden_states
+    torch.testing.assert_close(path.states[path.characters.index("7")], hidden[1][0, 1])
 
 
 def as_rows(contexts: Any) -> set[bytes]:
@@ -175,6 +187,29 @@ def test_what_no_path_is_made_of_is_refused(depth: int, heads: int, form: str, m
     bias = SpanLines.one_key_per_head((Pattern(Task("parity"), form),), heads, max(1, depth))
     with pytest.raises(InputError, match=message):
         Path(model, tokenizer, bias, depth)
+
+
+@pytest.mark.parametrize("how", ["ABS", "plain"])
+def test_all_weights_are_trained_and_answers_are_those_that_the_model_writes(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it writes is what it thinks likeliest, token by token, in one pass over the right answer."""
+    model, tokenizer = copy.deepcopy(language_model())
+    tokenizer.chat_template = "{% for message in messages %}{{ message.content }} {% endfor %}"
+    monkeypatch.setattr(whole, "PATTERNS", (PARITY,))
+    monkeypatch.setattr(whole, "MIXTURE", Mixture((PARITY,), characters=40, problems=2))
+    monkeypatch.setattr(whole, "RATES", {how: 1e-2})
+    monkeypatch.setattr(whole, "TESTS", {1: 8, 2: 8})
+    monkeypatch.setattr(whole, "load", lambda: (model, tokenizer))
+    facts = whole.made(how, 40)
+    assert sum(facts["losses"][-5:]) < sum(facts["losses"][:5]) and facts["text"][1] < facts["text"][0]
+    right = []
+    for row, pattern, operands, text in smollm2.asked(tokenizer, (PARITY,), whole.TESTS):
+        wanted = tokenizer.encode(pattern.answer(operands) + ";")
+        tokens = torch.tensor([tokenizer.encode(text) + wanted])
+        likeliest = model(tokens, use_cache=False).logits[0].argmax(-1)
+        right.append(row | {"right": likeliest[-len(wanted) - 1 : -1].tolist() == wanted})
+    assert smollm2.counted(right).to_dict("records") == facts["tests"]
 
 
 def test_the_loss_of_rows_of_different_lengths_is_that_of_each_token() -> None:

@@ -76,7 +76,7 @@ def test_contexts_of_shapes_with_one_tree_are_tried_once(monkeypatch: pytest.Mon
 
 def test_the_few_wrong_contexts_of_a_disturbed_model_are_all_found() -> None:
     """Of a certified model, with noise that is just large enough: some are in shapes that have one tree."""
-    run = abc_nb.load("successor-abs")
+    run = abc_nb.load("addition-window-cyclic-practised-base4")
     model, contexts = run.model(), contexts_of(run.model(), run.spec.sampler)
     draw, results = torch.Generator().manual_seed(0), list[Result]()
     while not sum(result.wrong for result in results):

@@ -68,7 +68,7 @@ def test_every_shipped_certificate_is_of_the_weights_that_are_shipped() -> None:
 @pytest.mark.parametrize("model", ["abs", "abc"])
 def test_a_certified_model_is_right_with_any_number_of_zeros_in_front(task: str, model: str) -> None:
     """Trained on tight problems, it is asked padded ones of 61 columns: numbers of every length that these can hold."""
-    run = abc_nb.load(f"{task}-{model}")
+    run = abc_nb.load(f"{task}-{model}", seed=1)
     (data,) = run.certificates
     assert data["certified"] and data["facts"]["narrowest"] <= 61
     assert f"at every width W >= {data['facts']['narrowest']} " in data["statement"]

@@ -43,7 +43,8 @@ LONG = [
     Case("09_models_people_use", {"task": "parity", "digits": 7}),
     Case("08_products", {"digits": 1}),
     Case("08_products", {"digits": 20}),
-    Case("09_models_people_use", {"text": "{sum} and {sum}, no more"}),
+    Case("09_models_people_use", {"digits": 1}),
+    Case("09_models_people_use", {"digits": 300, "text": "{sum} and {sum}, no more"}),
     Case("09_models_people_use", {"text": "It is 99999*9= or 99999+1="}),
 ]
 EVERY = [*QUICK, *(pytest.param(case, marks=pytest.mark.long) for case in LONG)]
