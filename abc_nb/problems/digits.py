@@ -50,12 +50,12 @@ def distinct_digits(low: int, high: int, base: int, width: int, count: int, rng:
 
 def is_below(digits: Digits, bound: int, base: int) -> np.ndarray:
     """Which numbers are smaller than `bound`, an integer of any size."""
-    limit = np.base_repr(bound, base).zfill(digits.shape[1])
-    places = [int(digit, base) for digit in reversed(limit)]
-    return is_less(np.pad(digits, [(0, 0), (0, len(limit) - digits.shape[1])]), np.array(places))
+    return is_less(digits, np.array([[int(digit, base) for digit in reversed(np.base_repr(bound, base))]]))
 
 
 def is_less(first: Digits, second: Digits) -> np.ndarray:
-    """Which numbers are smaller than those of as many places: the most significant differing digit decides."""
+    """Which numbers are smaller than others, or than one, of any places: the highest differing digit decides."""
+    places = max(first.shape[1], second.shape[1])
+    first, second = (np.pad(digits, [(0, 0), (0, places - digits.shape[1])]) for digits in (first, second))
     difference = (first - second)[:, ::-1]
     return difference[np.arange(len(difference)), (difference != 0).argmax(axis=1)] < 0

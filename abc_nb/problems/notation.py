@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from abc_nb.common.errors import InputError
-from abc_nb.problems.digits import DIGITS, Digits, written_number
+from abc_nb.problems.digits import DIGITS, Digits, is_less, written_number
 from abc_nb.problems.rules import Rule
 
 
@@ -57,16 +57,9 @@ def read(rule: Rule, vocabulary: Sequence[str], text: str) -> list[Digits]:
     for given, digits in zip(rule.inputs, operands, strict=True):
         if not np.isin(digits, given.alphabet).all():
             raise InputError("a symbol stands where it cannot")
-    if rule.larger_first and is_smaller(*operands):
+    if rule.larger_first and is_less(*operands)[0]:
         raise InputError("the second number is larger than the first")
     return operands
-
-
-def is_smaller(first: Digits, second: Digits) -> bool:
-    """Whether one number (1, places) is smaller than another."""
-    values = (tuple(np.trim_zeros(digits[0], "b")[::-1].tolist()) for digits in (first, second))
-    (a, b) = ((len(digits), digits) for digits in values)
-    return a < b
 
 
 def parts_of(text: str, operator: str, rule: Rule) -> list[list[str]]:

@@ -96,8 +96,8 @@ class Pattern:
 
     def possible(self, operands: Sequence[str]) -> bool:
         """Whether there is a problem with these numbers: none is taken from a smaller one."""
-        sizes = [(len(own.lstrip("0")), own.lstrip("0")) for own in operands]
-        return not self.task.rule.larger_first or sizes[0] >= sizes[1]
+        as_wide = [number.zfill(max(map(len, operands))) for number in operands]
+        return not self.task.rule.larger_first or as_wide[0] >= as_wide[1]
 
     def operands(self, text: str) -> list[str]:
         """The numbers of a problem that is written so."""
