@@ -14,6 +14,7 @@ from abc_nb.specs.model import (
     UNPRACTISED,
     Model,
     Models,
+    W,
     all_practised,
     before_practice,
     decoder_only,
@@ -71,6 +72,14 @@ PERIODS = {  # other periods with the whole training, on the tasks where a quart
     f"window-both-t{t}": scaffold(f"Window, both sides, T={t}", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
 }
+GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
+GRID_NAMES = {  # of w = 1 with all periods, and of T = 3 and none with all windows
+    (w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T if w == W or t in (PERIOD, None)
+}
+GRID = {}  # window, open to both sides, and period; None: no window, an index without a period
+for (w, t), name in GRID_NAMES.items():
+    title = f"w={w}, T={t}".replace("w=None", "no window").replace("T=None", "no period")
+    GRID[name] = scaffold(title, positions.Sinusoidal(t), w, "both", training="short", tested="few")
 SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic-both`
     **{f"{m}-{n}": (f"{m}/{n} layers", layers(m, n)) for m, n in ((0, 1), (0, 4), (1, 6), (4, 4), (6, 1))},
     **{f"width-{size}": (f"embedding size {size}", embedding_size(size)) for size in (32, 128)},
@@ -206,7 +215,7 @@ SPARSE = {  # lines that determine the answer, where those that keep the plain m
 }
 SPARSE |= all_practised(SPARSE)
 MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | PERIODS | SIZED | FACTORED | WIDER | MODERN
-MODELS |= WIDENED | PLACED | DECODER_ONLY | SMALLEST | FORMATS | SPARSE | PAIR
+MODELS |= WIDENED | PLACED | DECODER_ONLY | SMALLEST | FORMATS | SPARSE | PAIR | GRID
 MODELS["window-cyclic-practised"] = practised("window-cyclic", CYCLIC)
 MODELS = {name: model for name, model in (MODELS | before_practice(MODELS)).items() if name not in course.MODELS}
 # Of tasks whose output is a table. With 200 starts, as elsewhere, a thousand steps do not train the vectors: validation

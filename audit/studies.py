@@ -55,7 +55,7 @@ STUDIES = {
     "deep": Study(("successor", "addition"), tuple(models.DEEP), profiles=("quick",)),
     "paper size": Study(("successor", "addition"), tuple(models.PAPER_SIZED), profiles=("quick",)),
     "paper size and batch": Study(ABLATED, tuple(models.PAPER_BATCH), profiles=("quick",)),
-    "grid": Study(ARITHMETIC, tuple(course.GRID)),
+    "grid": Study(ARITHMETIC, tuple(models.GRID)),
     "periods": Study(BINARY, tuple(models.PERIODS)),
     "windows": Study(("successor", "addition"), tuple(course.WINDOWS)),
     "rope sizes": Study(("addition",), ("rope-64", "rope-128", "rope-512"), corner=1),

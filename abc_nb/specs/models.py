@@ -13,7 +13,6 @@ from abc_nb.specs.model import (
     PERIOD,
     Model,
     Models,
-    W,
     all_practised,
     before_practice,
     decoder_only,
@@ -44,14 +43,6 @@ BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 BY_PLACE = Model("RPE, by place", positions.Relative(), source_index="place", extends=True, tested="beyond")
 # Vanilla at three widths of its problems, as models under a window or lines have them.
 WIDENED = Model("Vanilla", positions.Sinusoidal(), extends=True, tested="beyond")
-GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
-GRID_NAMES = {  # of w = 1 with all periods, and of T = 3 and none with all windows
-    (w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T if w == W or t in (PERIOD, None)
-}
-GRID = {}  # window, open to both sides, and period; None: no window, an index without a period
-for (w, t), name in GRID_NAMES.items():
-    title = f"w={w}, T={t}".replace("w=None", "no window").replace("T=None", "no period")
-    GRID[name] = scaffold(title, positions.Sinusoidal(t), w, "both", training="short", tested="few")
 WINDOWS = {  # other windows with the whole training, to one side; w = 1 is `window-cyclic`
     f"window-w{w}-t{t}": scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, tested="few")
     for w in (2, 3)
@@ -70,7 +61,7 @@ PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
     "abs": practised("abs-unpractised", ABS),
     "abc": practised("abc-unpractised", ABC),
 }
-MODELS = BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE} | GRID | WINDOWS | DECODER_ONLY | PRACTISED
+MODELS = BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE} | WINDOWS | DECODER_ONLY | PRACTISED
 MODELS |= before_practice(MODELS)
 _registered: dict[bool, Models] = {False: {}, True: {}}  # of tasks whose output is a row, and a table
 

@@ -17,13 +17,14 @@ from abc_nb.show import pictures
 from abc_nb.show.explorers.frame import Explorer, control, or_sentence
 from abc_nb.show.maps import percent_map
 from abc_nb.specs.experiment import Name, train_command
-from abc_nb.specs.models import GRID_T, GRID_W, WINDOWS
+from abc_nb.specs.models import WINDOWS
 from abc_nb.specs.names import ARITHMETIC
 from abc_nb.specs.recipes import TABLE
 from abc_nb.specs.spec import spec
 
 TESTED = 60  # digits
-W, T = ({"none" if value is None else str(value): value for value in values} for values in (GRID_W, GRID_T))
+W = {"none": None} | {str(w): w for w in range(4)}  # no window, and the columns that are open beside a place's
+T = {"none": None} | {str(t): t for t in range(2, 9)}  # a plain index, and periods
 TRAINED = {("1", "none"): "window", ("1", "3"): "window-cyclic"}  # models by window and period
 TRAINED |= {(w, t): f"window-w{w}-t{t}" for w in W for t in T if f"window-w{w}-t{t}" in WINDOWS}
 
