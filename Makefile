@@ -42,9 +42,9 @@ types: $(STAMP) ## check types in the package and the notebooks
 	$(BIN)/mypy
 	PYTHONPATH="$(CURDIR)" $(BIN)/nbqa mypy notebooks
 
-# Figures of changed parameters must not replace the committed ones.
+# Figures of changed parameters must not replace the committed ones. Notebooks link to files above their folder.
 lab: $(STAMP) ## open the notebooks in JupyterLab; their figures go to build/figures
-	PYTHONPATH="$(CURDIR)" ABC_NB_FIGURES="$(CURDIR)/build/figures" $(BIN)/jupyter lab notebooks
+	PYTHONPATH="$(CURDIR)" ABC_NB_FIGURES="$(CURDIR)/build/figures" $(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks
 
 figures: $(STAMP) ## run the notebooks in place on the shipped results; write figures/ and its report
 	$(BIN)/abc-nb notebooks

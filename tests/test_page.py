@@ -23,6 +23,7 @@ import torch
 
 import abc_nb
 from abc_nb.model.eight_bits import round_weights
+from abc_nb.show.exhibits import scene
 from abc_nb.training.evaluation import exact_match, greedy
 
 pytest.importorskip("playwright", reason="Playwright is not installed: pip install -e '.[dev]'")
@@ -402,6 +403,23 @@ def test_it_fits_a_telephone(browser: Browser) -> None:
     page.close()
 
 
+def test_a_frame_shows_the_scene_that_it_is_named_after(browser: Browser, tmp_path: Path) -> None:
+    """As a notebook shows it: a page that JupyterLab serves may run scripts, and nothing else."""
+    frame = (
+        scene("draw", 1080)
+        .data.replace("../docs/index.html", PAGE.as_uri())
+        .replace("<iframe", "<iframe sandbox=allow-scripts")
+    )
+    (tmp_path / "notebook.html").write_text(frame)
+    page = browser.new_page(reduced_motion="reduce")
+    page.goto((tmp_path / "notebook.html").as_uri())
+    shown = page.frame_locator("iframe")
+    assert [part.is_visible() for part in shown.locator("header, section, footer").all()] == [0, 0, 1, 0, 0, 0, 0]
+    shown.locator("#train").click()
+    expect(shown.locator("#proof")).to_contain_text("Right for every sum of every length")
+    page.close()
+
+
 # ---- the site
 
 
@@ -413,7 +431,7 @@ def test_every_link_of_the_site_leads_to_a_file_of_it(tmp_path: Path) -> None:
     texts = {path: path.read_text(encoding="utf-8") for path in pages}
     ids = {path: {name for _, name in re.findall(r"""\sid=(["'])(.*?)\1""", text)} for path, text in texts.items()}
     for path, text in texts.items():
-        for _, link in re.findall(r"""<(?:a|img)\b[^>]*?\s(?:href|src)=(["'])(.*?)\1""", text):
+        for _, link in re.findall(r"""<(?:a|img|iframe)\b[^>]*?\s(?:href|src)=(["'])(.*?)\1""", text):
             target, _, fragment = link.partition("#")
             if re.match(r"\w+:", link):
                 continue

@@ -28,6 +28,15 @@ def numbered(name: str, caption: str) -> str:
     return f"**{found[1].capitalize()} {number}.** {caption}"
 
 
+def scene(name: str, height: int) -> HTML:
+    """One scene of the project's page (`type`, `draw`, `cone`, `break` or `product`), alive without a kernel.
+
+    The page shows one scene alone in a frame that has its name. `height` is in pixels.
+    """
+    frame = f'<iframe name="{name}" src="../docs/index.html" width="100%" height="{height}" frameborder="0"></iframe>'
+    return HTML(f"<div>{frame}</div>")
+
+
 @dataclass(frozen=True)
 class Exhibits:
     """The figures and tables of one notebook in a profile."""

@@ -29,6 +29,8 @@ const Hero = {
     draw();
   },
 };
+// A frame, as in a notebook, shows one scene alone: that whose name it has.
+if (byId(window.name)?.matches("section")) document.body.classList.add("frame"), byId(window.name).classList.add("only");
 for (const scene of [Hero, Type, Draw, Cone, Break, Table]) scene.start();
 new IntersectionObserver(([seen], watch) => seen.isIntersecting && (watch.disconnect(), Cone.tryAll())).observe(byId("map"));
 
