@@ -19,6 +19,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 pytest.importorskip("playwright", reason="Playwright is not installed: pip install -e '.[dev]'")
 from playwright.sync_api import Locator, Page, expect, sync_playwright
 
+from abc_nb.common import paths
+
 pytestmark = pytest.mark.long
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 ARGUMENTS += ["--disable-sync", "--no-first-run"]
@@ -26,6 +28,7 @@ SECONDS = 1000  # Playwright counts milliseconds
 CELLS = [
     'import abc_nb\n\nabc_nb.explore_attention("addition-vanilla", "123+989")',
     'abc_nb.explore_calibration("addition-vanilla")',
+    'from abc_nb.show.exhibits import scene\n\nscene("cone", 1120)',
 ]
 
 
@@ -43,7 +46,10 @@ def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     folder = tmp_path_factory.mktemp("lab")
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}}
     book = new_notebook(cells=[new_code_cell(source) for source in CELLS], metadata=kernel)
-    nbformat.write(book, folder / "explorers.ipynb")
+    for name in ("notebooks", "docs"):
+        (folder / name).mkdir()
+    nbformat.write(book, folder / "notebooks" / "explorers.ipynb")
+    shutil.copy(paths.ROOT / "docs" / "index.html", folder / "docs")
     places = {f"JUPYTER_{kind}_DIR": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
     places |= {f"JUPYTERLAB_{kind}_DIR": str(folder / kind.lower()) for kind in ("SETTINGS", "WORKSPACES")}
     places["ABC_NB_RUNS"] = str(folder / "runs")  # the shipped results are all there is, as after an installation
@@ -61,7 +67,7 @@ def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
             assert server.poll() is None, (folder / "lab.log").read_text()[-2000:]
             time.sleep(0.1)
         about = json.loads(found[0].read_text())
-        yield f"{about['url']}lab/tree/explorers.ipynb?token={about['token']}"
+        yield f"{about['url']}lab/tree/notebooks/explorers.ipynb?token={about['token']}"
     finally:
         server.terminate()
         server.wait(20)
@@ -132,3 +138,12 @@ def test_the_threshold_slider_changes_lines_and_pictures_without_a_jump(page: Pa
     after = explorer.bounding_box()
     assert after is not None and place is not None
     assert (after["width"], after["height"]) == (place["width"], place["height"])
+
+
+def test_a_scene_of_the_page_lives_in_a_cell(page: Page) -> None:
+    scene = cell(page, 2).frame_locator("iframe")
+    shown = scene.locator("#cone-length-out")
+    expect(shown).to_have_text("13 digits")
+    scene.get_by_role("slider").press("ArrowRight")
+    expect(shown).to_have_text("14 digits")
+    expect(scene.locator("#type")).to_be_hidden()

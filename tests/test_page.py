@@ -83,8 +83,8 @@ def test_the_page_is_one_small_file_that_holds_its_sources() -> None:
     for path in sources:
         if path.suffix != ".html":
             assert path.read_text(encoding="utf-8") in text, f"{path.name} has changed: run make page"
-    for scene in ("hero", "plain", "abc", "draw", "cone", "break", "table"):  # seen before a script has run
-        assert re.search(rf'id="{scene}-picture"[^>]*><svg', text), scene
+    for name in ("hero", "plain", "abc", "draw", "cone", "break", "table"):  # seen before a script has run
+        assert re.search(rf'id="{name}-picture"[^>]*><svg', text), name
 
 
 # ---- what is computed
