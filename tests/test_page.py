@@ -77,7 +77,7 @@ def digits(number: int, places: int) -> list[int]:
 def test_the_page_is_one_small_file_that_holds_its_sources() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert len(text.encode()) <= 600_000
-    assert not re.search(r"""(src|href)=["']https?:""", text)
+    assert not re.search(r"""<(?!a )[^>]*(src|href)=["']https?:""", text)  # a link is loaded only by who follows it
     sources = [path for path in SOURCE.rglob("*") if path.suffix in (".js", ".css", ".html")]
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources) <= 1200
     for path in sources:
@@ -281,6 +281,7 @@ def test_a_broken_model_errs_in_the_shown_sum_and_practice_brings_the_proof_back
     assert now["answer"] != digits(a + b, now["sum"]["places"])
     page.locator("#practise").click()
     expect(page.locator("#broken")).to_contain_text("Right for every sum of every length")
+    expect(page.locator("#break-said")).to_contain_text(f"After practice it writes {a + b}")
     model = page.evaluate(MODEL.format("Break.now"))
     assert (whole_margins(model, every_context()) > 0).all()
 
@@ -320,6 +321,13 @@ def test_products_and_random_contexts_are_right(page: Page) -> None:
     above, before = draw.integers(0, 101, (2, 20_000))
     right = a * b + above % 100 % 10 + before % 100 // 10
     assert (whole_margins(model, np.stack([a, b, above, before, right], 1)) > 0).all()
+
+
+def test_all_contexts_of_products_are_tried_in_the_page(page: Page) -> None:
+    page.locator("#try-product").click()
+    expect(page.locator("#product-proof")).to_contain_text("1,022,110 contexts tried")
+    expect(page.locator("#product-proof")).to_contain_text("none wrong")
+    expect(page.locator("#product-proof")).to_contain_text("Right for every product")
 
 
 def test_the_cells_of_tables_have_listed_contexts_alone(page: Page) -> None:
@@ -400,6 +408,10 @@ def test_it_fits_a_telephone(browser: Browser) -> None:
     page.goto(PAGE.as_uri())
     page.evaluate("Type.show(piAndE(60)); Cone.show(piAndE(60), 30)")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    box, asked = (page.locator(f"#cone-picture{inner}").bounding_box() for inner in ("", " rect.asked"))
+    assert box is not None
+    assert asked is not None
+    assert box["x"] <= asked["x"] <= box["x"] + box["width"], "the picture is not scrolled to the place that is asked"
     page.close()
 
 

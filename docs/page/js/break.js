@@ -16,24 +16,28 @@ const Break = {
       if (this.wanted === now) this.wanted = null;
     }
   },
-  show(result, level, before = "") {
-    this.now = result;
-    const { wrong, count: n, margin, answer } = result, sum = result.sum ?? readSum("314159+271828"), right = rightTokens(sum);
+  // Of a practised model, `rounds` says how many contexts were wrong before each round, `failed` what it got wrong before.
+  show(result, level, rounds = [], failed = {}) {
+    this.now = { ...result, level };
+    const { wrong, count: n, margin, answer } = result, sum = result.sum ?? failed.sum ?? readSum("314159+271828"), right = rightTokens(sum);
     if (this.wanted === null) byId("level").value = level;
-    put("level-out", `noise of ${(level * 100).toFixed(2)}% of the weights’ size`);
-    put("broken", before + (wrong ? `${inRed(`${count(wrong)} of ${count(n)} contexts are wrong.`)} So it errs in every sum that holds one of them. The shortest:`
+    put("level-out", `noise of ${(level * 100).toFixed(2)}% of the weights’ size${rounds.length ? ", then practice" : ""}`);
+    put("broken", (rounds.length ? `${rounds.map(count).join(" wrong, then ")} wrong. ` : "") + (wrong
+      ? `${inRed(`${count(wrong)} of ${count(n)} contexts ${wrong > 1 ? "are" : "is"} wrong.`)} So it errs in every sum that holds one of them. The shortest:`
       : `${count(n)} contexts, none wrong, the smallest margin is ${margin.toFixed(1)}. ${proven("sum of every length")}`));
     put("break-picture", cone(sum, adder.cells, answer ?? right, sum.i ?? 3, { gap: 60, size: 40 }).svg(`${sum.text} by the disturbed model`));
-    put("break-said", answer ? `It writes ${inRed(written(answer))}; right is ${written(right)}.` : "");
+    put("break-said", answer ? `It writes ${inRed(written(answer))}; right is ${written(right)}.`
+      : failed.sum ? `It wrote ${inRed(written(failed.answer))}. After practice it writes ${inGreen(written(right))}.` : "");
     byId("practise").disabled = !wrong;
   },
   async practise() {
     byId("practise").disabled = byId("level").disabled = true;
     const tell = (rounds) => put("broken", `It practises: ${rounds.map(count).join(" wrong, then ")} wrong…`);
     tell([this.now.wrong]);
-    const { weights } = this.now.weights ? this.now : await this.jobs.run("disturb", { cells: adder.cells, weights: adder.weights, level: this.now.level });
+    const failed = this.now, { level } = failed;
+    const { weights } = failed.weights ? failed : await this.jobs.run("disturb", { cells: adder.cells, weights: adder.weights, level });
     const result = await this.jobs.run("practise", { cells: adder.cells, weights }, ({ rounds }) => tell(rounds));
     byId("level").disabled = false;
-    this.show(result, 0, `${result.rounds.map(count).join(" wrong, then ")} wrong. `);
+    this.show(result, level, result.rounds, failed);
   },
 };

@@ -1,6 +1,6 @@
 // Scene 3: what reaches a digit through the layers of ABC's model, and the table of all that can.
 const Cone = {
-  names: ["a", "b", "a below", "b below", "written"], jobs: new Jobs(), table: new Map(),
+  names: ["first", "second", "first below", "second below", "written"], jobs: new Jobs(), table: new Map(),
   start() {
     const cells = models.abc.cone(10, 30).filter(({ kind }) => kind in ROWS).map(({ kind, place }) => [ROWS[kind], 10 - place].join());
     const order = ([row, back]) => (row === 2 ? 100 : 10 * back + row);
@@ -32,11 +32,10 @@ const Cone = {
     const lit = (kind, place) => found.some((token) => token.kind === kind && (!(kind in ROWS) || token.place === place));
     const board = new Board(sum, sum.places > 24 ? { size: 20, gap: 70 } : { size: 34, gap: 96 }).draw(answer.slice(0, i), { lit, asked: i, signs: true });
     for (const { layer, kind, place } of found)
-      board.wire(board.node(i, 1 - layer, 2), board.end(kind, place, layer, 2), COLORS[1 - layer], kind in ROWS ? {} : { width: 1.2, opacity: 0.3 });
+      board.wire(board.node(i, 1 - layer, 2), board.end(kind, place, layer, 2), LAYERS[layer], kind in ROWS ? {} : { width: 1.2, opacity: 0.3 });
     put("cone-picture", board.nodes(i, 2).svg(`what the output at place ${i} depends on`));
+    toPlace("cone-picture", board, i);
     this.tokens = seenAt(this.cells, sum, answer, i);
-    const end = (token) => (token === END ? "the end" : token), pill = (name, token) => `<span class="token">${name} <b>${token}</b></span>`;
-    put("cone-context", this.names.map((name, h) => pill(name, this.tokens[h] === EDGE ? "–" : this.tokens[h])).join("") + pill("so it writes", end(answer[i])));
     this.light(answer[i]);
   },
   // Where a context stands in the picture: a panel for each shape, a column for what is below, a row for a and b.
@@ -45,16 +44,13 @@ const Cone = {
     if (i < 2) return i ? [3 + p * 10 + q, a * 10 + b] : [0, a * 10 + b];
     return i === places ? [105 + carry, 105] : [105 + (p * 10 + q) * 2 + carry, i === places - 1 ? 102 : a * 10 + b];
   },
-  // Marks the context in the picture, and lists it with those above and below it there.
+  // Lists the context, and marks it in the picture.
   light(right) {
-    const [x, y] = this.at(this.tokens, this.i, this.sum.places), token = (t) => (t === EDGE ? "–" : t);
+    const [x, y] = this.at(this.tokens, this.i, this.sum.places), one = this.table.get([x, y].join());
+    const pill = (name, token) => `<span class="token">${name} <b>${token === EDGE ? "–" : token}</b></span>`;
+    const pills = [...this.names.map((name, h) => pill(name, this.tokens[h])), pill("so it writes", right === END ? "the end" : right)];
+    put("cone-context", pills.join("") + (one ? pill("margin", one.lead.toFixed(1)) : ""));
     byId("map-light").style = `left:${((x + 0.5) / 305) * 100}%;top:${((y + 0.5) / 106) * 100}%`;
-    const rows = [-2, -1, 0, 1, 2].map((step) => {
-      const one = this.table.get([x, y + step].join()) ?? (step ? { seen: Array(5).fill(""), right: "" } : { seen: this.tokens, right });
-      const cells = [...one.seen.map(token), one.right === END ? "end" : one.right, one.lead?.toFixed(1) ?? ""];
-      return `<tr class="${step ? "" : "lit"}">${cells.map((cell) => `<td>${cell}</td>`).join("")}</tr>`;
-    });
-    put("rows", `<tr>${[...this.names, "writes", "margin"].map((name) => `<th>${name}</th>`).join("")}</tr>${rows.join("")}`);
   },
   async tryAll() {
     byId("try-all").disabled = true;

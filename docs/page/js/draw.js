@@ -97,6 +97,7 @@ const Draw = {
     const { busy, half, contexts, cells } = this;
     const disabled = { train: busy || !contexts, stop: !busy && !half, add: cells.length >= HEADS, remove: cells.length < 2 };
     for (const id in disabled) byId(id).disabled = disabled[id];
+    for (const button of byId("presets").children) button.ariaPressed = PRESETS[button.textContent].join() === cells.join();
     put("train", contexts?.twins ? "Train anyway" : "Train");
     put("stop", half ? "Go on" : "Stop");
   },
@@ -105,7 +106,7 @@ const Draw = {
     const exact = `All numbers here are whole multiples of one power of two, and no sum of them can pass 2<sup>${Math.ceil(Math.log2(largest))}</sup> of it. Below 2<sup>53</sup> nothing is rounded.`;
     put("proof", wrong ? `${tried} ${inRed(`${count(wrong)} are wrong.`)} The shortest sum that holds one: <span class="wrong big">${sum.text} = ${written(answer)}</span>
       <small>Right is ${written(rightTokens(sum))}. It now stands in scene 1.</small>`
-      : `${tried} None is wrong; the right token leads by at least ${margin.toFixed(1)}. <span class="big">${proven("sum of every length")}</span> <small>${exact}</small>`);
+      : `${tried} None is wrong; the right token leads by at least ${margin.toFixed(1)}, the <em>margin</em>. <span class="big">${proven("sum of every length")}</span> <small>${exact}</small>`);
   },
   // Loss, and the share of sums that are right at three lengths, over the steps of training.
   chart() {
@@ -119,6 +120,6 @@ const Draw = {
       .map((row) => [x(row[0]), shown[n](row[n + 1])].map((v) => v.toFixed(1)).join()).join(" ")}"/>${text(right + 14, n ? y(1) + 17 * n - 17 : y(0), name, "start", colors[n])}`);
     put("chart", `<svg viewBox="0 0 460 210" style="max-width:460px" role="img" aria-label="loss and accuracy while it learns">${[...axes, ...steps, ...curves].join("")}</svg>`);
     const last = this.history.at(-1), percent = last?.slice(2).map((v) => `${Math.round(v * 100)}%`).join(", ");
-    put("chart-text", last ? `Step ${count(last[0])}, loss ${last[1].toPrecision(2)}; right at 6, 20 and 60 digits: ${percent}` : "Training takes some five seconds.");
+    put("chart-text", last ? `Step ${count(last[0])}, loss ${last[1].toPrecision(2)}; right at 6, 20 and 60 digits: ${percent}` : "Training takes five to fifteen seconds.");
   },
 };

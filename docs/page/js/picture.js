@@ -1,10 +1,13 @@
 // The one language of pictures: the cells of a sum as on paper, heads as coloured lines over them, wrong is red.
 const COLORS = ["#2f6db5", "#d9822b", "#7d5bb5", "#1f9e9a", "#c25b97", "#8a7a1f", "#7a5a44"];
+const LAYERS = ["#a89a7c", "#23272c"]; // lines of the first layer, and of the second
 const ROWS = { a: 0, b: 1, y: 2 };
 const byId = (id) => document.getElementById(id);
 const put = (id, html) => (byId(id).innerHTML = html);
 const count = (n) => n.toLocaleString("en");
 const inRed = (text) => `<span class="wrong">${text}</span>`, inGreen = (text) => `<span class="right">${text}</span>`;
+// Scrolls a picture that is wider than the screen to a place.
+const toPlace = (id, board, place) => (byId(id).scrollLeft = (board.x(place) / board.width) * byId(id).scrollWidth - byId(id).clientWidth / 2);
 const proven = (what) => `${inGreen(`Right for every ${what}`)} <b class="proven" title="proven">∎</b>`;
 
 class Board {
@@ -41,6 +44,7 @@ class Board {
     for (let level = 0; level < levels; level++) {
       const [x, y] = this.node(place, level, levels);
       this.wires += `<path class="stem" d="M${x},${y}V${this.y("y") - this.size / 2}"/><circle class="node" cx="${x}" cy="${y}" r="${this.size / 8}"/>`;
+      if (levels > 1) this.wires += `<text x="${x + 44}" y="${y + 4}" font-size="13">layer ${levels - level}</text>`;
     }
     return this;
   }

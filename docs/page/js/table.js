@@ -60,7 +60,7 @@ const Table = {
     byId("try-product").disabled = true;
     const tell = ({ count: n, wrong, margin, seconds }) => put("product-proof", `${count(n)} contexts tried in ${seconds.toFixed(0)} s,
       ${wrong ? count(wrong) : "none"} wrong; the right token leads by at least ${margin.toFixed(2)}. `);
-    const result = await this.jobs.run("product", product, tell);
+    const result = await this.jobs.run("product", { shape: product.shape, weights: product.weights }, tell);
     tell(result);
     if (!result.wrong) byId("product-proof").innerHTML += proven("product of two numbers of any length");
     byId("try-product").disabled = false;
