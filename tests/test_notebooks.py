@@ -160,7 +160,7 @@ def test_reproduce_trains_what_is_missing_and_writes_figures_tables_and_the_ledg
     said = reproduced(tmp_path)
     assert committed() == before
     assert f"runs asked for: {count}, to be made: {len(LEFT)}" in said
-    pictures = [f"{name}.{end}" for name in ("figure-a0-1-curves", "figure-0-1-headline") for end in ("png", "svg")]
+    pictures = [f"{name}.{end}" for name in ("figure-a0-1-curves", "figure-0-2-headline") for end in ("png", "svg")]
     tables = [f"table-{number}.{end}" for number in (1, 2, 3) for end in ("csv", "md", "tex")]
     assert {*pictures, *tables} <= {path.name for path in figures.iterdir()}
     assert all(len(pd.read_csv(figures / f"table-{number}.csv")) >= 4 for number in (1, 2, 3))

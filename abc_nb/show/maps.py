@@ -37,6 +37,7 @@ from abc_nb.show.pictures import (
 
 CELL = 0.17  # inches: a cell that a token can be written beside
 PAGE = 7.2  # inches: heads side by side
+LAYERS = ("#a89a7c", "#23272c")  # lines of the first layer, and of the second
 LETTERS = {"operand 1": "a", "operand 2": "b"}
 
 
@@ -258,7 +259,7 @@ def cones(biases: Mapping[str, Lines], problem: str, place: int) -> Figure:
         cone(panel, bias, batch, place)
         panel.set_title(title)
     layers = 1 + max(line.layer for bias in biases.values() for line in bias.lines)
-    legend(figure, {f"lines of layer {layer + 1}": COLORS[layer] for layer in range(layers)})
+    legend(figure, {f"lines of layer {layer + 1}": LAYERS[layer] for layer in range(layers)})
     return figure
 
 
@@ -284,8 +285,8 @@ def cone(panel: Axes, bias: Lines, batch: Batch, place: int) -> None:
             seen |= {*ends} | ({written[key] for key in inputs if key in written} if layer == 0 else set())
             ends += [(-key, height + 1) if layer else written[key] for key in inputs if layer or key in written]
             for x, y in ends:
-                panel.plot([-step, x], [height, y], color=COLORS[layer], linewidth=1.2, zorder=1)
-            panel.plot(-step, height, "o", color=COLORS[layer], markersize=4, zorder=2)
+                panel.plot([-step, x], [height, y], color=LAYERS[layer], linewidth=1.2, zorder=1)
+            panel.plot(-step, height, "o", color=LAYERS[layer], markersize=4, zorder=2)
             before |= inputs
         steps = before
     tokens = [(at, source[column]) for column, at in cells.items()]
