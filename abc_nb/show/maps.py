@@ -136,37 +136,38 @@ def depend(panel: Axes, task: Task, batch: Batch) -> None:
 
 @rc_context(STYLE)
 def trace(problem: str) -> Figure:
-    """The table of a product, units at the right, and arrows to one cell from the four tokens that decide it.
+    """The table of a product as on paper, and arrows to one cell from the four tokens that decide it.
 
-    A cell shows its digit and, smaller, what it carries on. Digits of the product are green.
+    A row stands one place further left than the one above. A cell shows its digit and, smaller, what it carries on.
+    Digits of the product are green.
     """
     task = Task("n-by-n")
     operands = task.read(problem)
     (carries, digits), (first, second) = np.divmod(task.cells(operands)[0], task.base), (each[0] for each in operands)
     rows, columns = digits.shape
-    figure, (axes,) = new_figure(size=(0.7 * columns + 2.0, 0.55 * rows + 1.0))
+    figure, (axes,) = new_figure(size=(0.62 * (columns + rows) + 1.4, 0.55 * rows + 1.0))
     texts: list[tuple[float, float, str, Any, int]]
     texts = [(-place, 1, str(digit), COLORS[0], 13) for place, digit in enumerate(first)]
     texts += [(1.4, -place, f"× {digit}", COLORS[0], 13) for place, digit in enumerate(second)]
     texts += [
-        (-c, -r, str(digit), COLORS[2] if c == 0 or r == rows - 1 else "black", 13)
+        (-c - r, -r, str(digit), COLORS[2] if c == 0 or r == rows - 1 else "black", 13)
         for (r, c), digit in np.ndenumerate(digits)
     ]
-    texts += [(-1, 1.6, "column $c$", "0.3", 9), (-columns + 0.2, -1, "row $r$", "0.3", 9)]
-    texts += [(-c - 0.19, -r + 0.2, str(carry), "gray", 8) for (r, c), carry in np.ndenumerate(carries) if carry]
+    texts += [(-1, 1.6, "column $c$", "0.3", 9), (-columns - 0.9, -1, "row $r$", "0.3", 9)]
+    texts += [(-c - r - 0.2, -r + 0.2, str(carry), "gray", 8) for (r, c), carry in np.ndenumerate(carries) if carry]
     for x, y, text, color, size in texts:
         axes.text(x, y, text, ha="center", va="center", fontsize=size, color=color)
     # Arrows to the frame of the cell in column 1, row 1: where they begin and end, and how they bend.
-    arrows = [((-1, 1), (-1.1, -0.59), 0.35), ((1.25, -1), (-0.68, -1.15), -0.2)]
-    arrows += [((0, -1), (-0.68, -1), 0.0), ((-2, 0), (-1.52, -0.59), 0.0)]
+    arrows = [((-1, 1), (-1.7, -0.59), -0.25), ((1.25, -1), (-1.6, -1.2), -0.2)]
+    arrows += [((-1, -1), (-1.6, -1), 0.0), ((-2, 0), (-2, -0.59), 0.0)]
     style = {"arrowstyle": "->", "color": COLORS[3], "shrinkA": 9, "shrinkB": 1, "linewidth": 1.4}
     for start, end, bend in arrows:
         axes.annotate("", end, start, arrowprops={**style, "connectionstyle": f"arc3,rad={bend}"})
-    frame(axes, -1.02, -0.91, 0.84, 0.82)
+    frame(axes, -2.02, -0.91, 0.84, 0.82)
     above, before = digits[0, 2], carries[1, 0]
     said = f"The frame: {first[1]} · {second[1]} + {above} + carry {before} = {carries[1, 1]}{digits[1, 1]}"
-    axes.text(-columns / 2 + 0.5, -rows + 0.35, said, ha="center", va="center", fontsize=10)
-    axes.set(xlim=(-columns - 0.1, 1.7), ylim=(-rows + 0.1, 1.8))
+    axes.text(-columns / 2, -rows + 0.35, said, ha="center", va="center", fontsize=10)
+    axes.set(xlim=(-columns - rows + 0.6, 1.7), ylim=(-rows + 0.1, 1.8))
     axes.axis("off")
     return figure
 
