@@ -24,7 +24,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.hf.certificates import AllAnswers, drawn, train_until_certified
 from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import generator
-from abc_nb.problems.spans import Pattern
+from abc_nb.problems.spans import Pattern, spans_in
 from abc_nb.problems.tasks import Task
 from examples.smollm2 import smollm2, whole
 from examples.smollm2.path import Calculator, Path
@@ -124,8 +124,8 @@ def test_an_untrained_path_is_not_certified_and_its_problem_is_answered_wrong() 
     assert not found.certified and found.problem in str(found)
     assert trial.look(math.inf, lambda *_: None) == found.wrong <= int(trial.poor.sum())
     assert trial.look(1, lambda *_: None) > 0
-    operands = PARITY.operands(found.problem)
-    assert path.answer(PARITY, operands) != PARITY.answer(operands)
+    (span,) = spans_in(found.problem, (PARITY,))
+    assert path.answer(PARITY, span.operands) != PARITY.answer(span.operands)
 
 
 def test_a_saved_path_gives_the_same_logits_from_a_byte_for_each_weight(tmp_path: File) -> None:

@@ -12,7 +12,7 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.certificates.certify import attempt
 from abc_nb.certificates.spans import SpanContexts, lead_at
 from abc_nb.language.mixture import piece, texts
-from abc_nb.problems.spans import END, Pattern, tokens_of
+from abc_nb.problems.spans import END, Pattern, spans_in, tokens_of
 from abc_nb.training.writer import Writer
 
 SMALL = (
@@ -42,13 +42,8 @@ def test_a_problem_holds_its_context(pattern: Pattern) -> None:
 )
 def test_the_lead_from_the_context_is_that_of_the_problem_in_any_text(problem: str) -> None:
     """Up to the bound on rounding, in float32 and in float64, where that can change next to nothing."""
-    own, pattern, rng = (
-        model(seed=1),
-        next(each for each in PATTERNS if next(filter(None, each.literals))[0] in problem),
-        np.random.default_rng(0),
-    )
-    operands = pattern.operands(problem.partition("=")[0] + "=")
-    right = tokens_of((pattern.answer(operands) + END)[len(problem.partition("=")[2])])
+    own, rng, (span,) = model(seed=1), np.random.default_rng(0), spans_in(problem, PATTERNS)
+    right = tokens_of((span.pattern.answer(span.operands) + END)[span.answer])
     before = ["", "so ", *(piece(texts()[0], int(rng.integers(1, 60)), rng) + "\n" for _ in range(30))]
     for judge, most in ((own, 1e-2), (own.double(), 1e-6)):
         lead, bound = lead_at(judge, problem)
@@ -71,8 +66,8 @@ def test_a_model_that_knows_nothing_is_wrong_and_shows_it() -> None:
     results, certificate = attempt(own, contexts)
     assert not certificate.certified and certificate.wrong == sum(each.wrong for each in results) > 0
     for example in certificate.counterexamples:
-        operands = PATTERNS[2].operands(example.problem)
-        assert PATTERNS[2].task.said(PATTERNS[2].answer(operands)) == example.right != example.answer
+        (span,) = spans_in(example.problem, PATTERNS[2:3])
+        assert PATTERNS[2].task.said(PATTERNS[2].answer(span.operands)) == example.right != example.answer
 
 
 def test_what_cannot_be_certified_is_refused() -> None:

@@ -15,7 +15,7 @@ from abc_nb.bias.lines import Lines
 from abc_nb.common.config import from_data, to_data
 from abc_nb.problems.automaton import automaton_of
 from abc_nb.problems.machines import BUSY_BEAVER, elementary, turing
-from abc_nb.problems.spans import Pattern
+from abc_nb.problems.spans import Pattern, spans_in
 from abc_nb.problems.tasks import REGISTRY
 
 ROWS = st.lists(st.integers(0, 1), min_size=1, max_size=12)
@@ -161,7 +161,8 @@ def test_a_readers_rule_is_data_and_stands_in_a_text() -> None:
     assert from_data(to_data(known), (Task,)) == known
     assert pickle.loads(pickle.dumps(Task.of(RULE_110))).rule.name == "my-110"
     pattern = Pattern(task, "double({a})=")
-    assert pattern.answer(pattern.operands("double(789)=")) == "8751"
+    (span,) = spans_in("double(789)=", [pattern])
+    assert pattern.answer(span.operands) == "8751"
     for wrong in (Task.of(RULE_110), Task("n-by-n"), Task("direct-n-by-n"), Task("listops-sm"), Task("addition", 11)):
         with pytest.raises(InputError, match="cannot be written into a text"):
             Pattern(wrong, "{a}+{b}=")

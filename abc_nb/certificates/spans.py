@@ -136,7 +136,7 @@ def lead_at(model: Transformer, problem: str) -> tuple[float, float]:
     if span is None or (span.start, span.end) != (0, len(problem)) or not span.finished:
         raise InputError(f"{problem!r} is no problem up to its '=' or a digit of its answer")
     asked, written = problem[: span.equals], problem[span.equals + 1 :]
-    answer = span.pattern.answer(span.pattern.operands(asked + EQUALS)) + END
+    answer = span.pattern.answer(span.operands) + END
     if not answer.startswith(written):
         raise InputError(f"the answer of {problem!r} is not right so far: it is {answer}")
     source, target = tokens_of(asked), tokens_of(EQUALS + answer)

@@ -70,5 +70,4 @@ def generated(model: Transformer, patterns: Sequence[Pattern], seed: int) -> dic
 
 def is_answered(text: str, span: ProblemSpan) -> bool:
     """Whether a text has the right answer to a problem in it, and its end."""
-    operands = span.pattern.operands(text[span.start : span.equals + 1])
-    return text.startswith(solved(span.pattern, operands), span.start)
+    return text.startswith(solved(span.pattern, span.operands), span.start)

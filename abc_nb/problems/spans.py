@@ -27,7 +27,7 @@ People also write spaces around signs, and thousands separators: `12 + 34 =`, `1
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -99,14 +99,7 @@ class Pattern:
         as_wide = [number.zfill(max(map(len, operands))) for number in operands]
         return not self.task.rule.larger_first or as_wide[0] >= as_wide[1]
 
-    def operands(self, text: str) -> list[str]:
-        """The numbers of a problem that is written so."""
-        found = self.read(text)
-        if found is None or not found.finished or found.end != len(text):
-            raise InputError(f"{text!r} is no problem of the form {self.form}")
-        return [*found.operands]
-
-    def read(self, text: str, start: int = 0, people: bool = False) -> "Written | None":
+    def read(self, text: str, start: int = 0, people: bool = False) -> "ProblemSpan | None":
         """The problem that begins there, up to its `=`, or as much of it as has a digit where the text ends.
 
         As `people` write it, spaces stand around its parts, and commas between thousands.
@@ -116,16 +109,18 @@ class Pattern:
             for sign in literal:
                 at = behind_spaces(text, at) if people and at > start and not sign.isalnum() else at
                 if at == len(text) and operands:
-                    return Written(self, start, at, tuple(operands), finished=False)
+                    return ProblemSpan(self, start, tuple(operands), at - start, finished=False)
                 if text[at : at + 1] != sign:
                     return None
                 at += 1
             if few is None:
-                return Written(self, start, at, tuple(operands)) if self.possible(operands) else None
+                found = ProblemSpan(self, start, tuple(operands), at - start - 1)
+                return found if self.possible(operands) else None
             at = behind_spaces(text, at) if people and at > start else at
             number = (people and THOUSANDS.match(text, at)) or NUMBER.match(text, at)
             if number is None or not {*number[0]} <= {*self.task.digits, ","}:
-                return Written(self, start, at, tuple(operands), False) if at == len(text) and operands else None
+                begun = at == len(text) and bool(operands)
+                return ProblemSpan(self, start, tuple(operands), at - start, finished=False) if begun else None
             own = number[0].replace(",", "")
             if few and len(own) != self.task.rule.factor:
                 return None
@@ -143,35 +138,20 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Written:
-    """A problem as it stands in a text."""
-
-    pattern: Pattern
-    start: int
-    end: int  # behind its `=`, or the text's end where it is not finished
-    operands: tuple[str, ...]
-    finished: bool = True
-    answer: str = ""
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        return tuple(map(len, self.operands)) if self.finished else ()
-
-
-@dataclass(frozen=True)
 class ProblemSpan:
-    """A problem in a text."""
+    """A problem in a text: where it stands, what it asks, and how much of its answer is written."""
 
     pattern: Pattern
     start: int  # its first token
-    lengths: tuple[int, ...]  # of its numbers; of one that is not finished none
+    operands: tuple[str, ...]  # its numbers, as far as they are written
     problem: int  # tokens before its `=`
+    finished: bool = True  # whether it has its `=`
     answer: int = 0  # tokens of the answer that are written
 
     @property
-    def finished(self) -> bool:
-        """Whether the problem has its `=`."""
-        return bool(self.lengths)
+    def lengths(self) -> tuple[int, ...]:
+        """How many digits its numbers have; of a problem that is not finished none."""
+        return tuple(map(len, self.operands)) if self.finished else ()
 
     @property
     def equals(self) -> int:
@@ -188,27 +168,22 @@ class ProblemSpan:
         return self.pattern.layout(self.lengths)
 
 
-def spans_in(text: str, patterns: Sequence[Pattern]) -> list[ProblemSpan]:
-    """The problems in a text, in order; the last one may not be finished."""
-    return [
-        ProblemSpan(own.pattern, own.start, own.lengths, own.end - own.start - own.finished, len(own.answer))
-        for own in written_in(text, patterns)
-    ]
-
-
 def plainly(text: str, patterns: Sequence[Pattern]) -> str:
     """The text in which problems are written as their patterns say, without spaces and thousands separators."""
     parts, at = list[str](), 0
-    for own in written_in(text, patterns, people=True):
-        if own.finished:
-            parts += text[at : own.start], own.pattern.problem(own.operands)
-            at = own.end
+    for span in spans_in(text, patterns, people=True):
+        if span.finished:
+            parts += text[at : span.start], span.pattern.problem(span.operands)
+            at = span.equals + 1
     return "".join([*parts, text[at:]])
 
 
-def written_in(text: str, patterns: Sequence[Pattern], people: bool = False) -> Iterator["Written"]:
-    """The problems in a text with their numbers, in order, each of the first pattern that fits."""
-    before = Before(text)
+def spans_in(text: str, patterns: Sequence[Pattern], people: bool = False) -> list[ProblemSpan]:
+    """The problems in a text, in order, of the first pattern that fits; the last one may not be finished.
+
+    As `people` write them, spaces stand around their signs, and commas between thousands.
+    """
+    before, spans = Before(text), list[ProblemSpan]()
     firsts = {sign for own in patterns for sign in own.literals[0][:1] or DIGITS[:10]}
     while before.at < len(text):
         begun = text[before.at] in firsts and before.problem_may_begin()
@@ -218,9 +193,10 @@ def written_in(text: str, patterns: Sequence[Pattern], people: bool = False) -> 
             continue
         if found.finished:
             rest = text[found.end : found.end + found.pattern.answer_places(found.lengths)]
-            found = replace(found, answer=rest[: len(rest) - len(rest.lstrip("".join(found.pattern.task.digits)))])
-        yield found
-        before.skip(found.end + len(found.answer), "answer" if found.answer else "open")
+            found = replace(found, answer=len(rest) - len(rest.lstrip("".join(found.pattern.task.digits))))
+        spans.append(found)
+        before.skip(found.end, "answer" if found.answer else "open")
+    return spans
 
 
 def behind_spaces(text: str, at: int) -> int:

@@ -26,7 +26,7 @@ from abc_nb.common.files import write_bytes
 from abc_nb.hf.contexts import Answers, Contexts
 from abc_nb.hf.text import token_of
 from abc_nb.model.eight_bits import packed, unpacked
-from abc_nb.problems.spans import EQUALS, Pattern, written_in
+from abc_nb.problems.spans import EQUALS, Pattern, spans_in
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -154,7 +154,7 @@ class Calculator:
         written = written.removeprefix(" ")
         if not equals or (written and not written.isdigit()):
             return None
-        last = [*written_in(begun + equals, self.path.bias.patterns, people=True)][-1:]
+        last = spans_in(begun + equals, self.path.bias.patterns, people=True)[-1:]
         if not last or not last[0].finished or last[0].end != len(begun) + 1:
             return None
         answer = self.answer(last[0].pattern, last[0].operands)
