@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -205,26 +206,17 @@ def test_a_new_bias_of_text_is_one_class() -> None:
         close(model(ids(text[12:])[None], past_key_values=first.past_key_values).logits, wanted[:, 12:])
 
 
-@pytest.mark.parametrize("of_text", [True, False])
 @torch.no_grad()
-def test_a_bias_is_saved_beside_the_model_and_comes_back_with_it(of_text: bool, tmp_path: Path) -> None:
+def test_a_model_that_is_saved_under_a_bias_takes_it_again_in_two_lines(tmp_path: Path) -> None:
+    """A folder holds the weights alone, and a bias is kept as any object of Python is."""
     model, tokens = own(llama), ids("12+34=64; and succ(99)=0")[None]
-    layout = PATTERNS[0].layout((6, 7))
-    lines = Lines.one_key_per_head(layout, HEADS, LAYERS)
-    more = {"spans": TOKENIZER} if of_text else {"layout": layout, "period": 3}
-    tokens = tokens if of_text else tokens[:, :20].repeat(2, 1)
-    with hf.attach(model, BIAS if of_text else lines, **more):
+    with hf.attach(model, BIAS, spans=TOKENIZER):
         wanted = model(tokens).logits
-        model.save_pretrained(tmp_path / "own")
-        copy.deepcopy(model).save_pretrained(tmp_path / "copy")
-    model.save_pretrained(tmp_path / "plain")
-    for name in ("own", "copy"):
-        again = hf.load(tmp_path / name)
-        assert torch.equal(again(tokens).logits, wanted)
-        handle = hf.attached(again)
-        assert handle is not None and handle.bias == (BIAS if of_text else lines)
-    with pytest.raises(InputError, match="save a model while"):
-        hf.load(tmp_path / "plain")
+        model.save_pretrained(tmp_path)
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert not torch.equal(again(tokens).logits, wanted)
+    hf.attach(again, pickle.loads(pickle.dumps(BIAS)), spans=TOKENIZER)
+    assert torch.equal(again(tokens).logits, wanted)
 
 
 def trained_tokenizer(kind: str) -> Any:

@@ -107,11 +107,15 @@ class SpanContexts(PlaceContexts):
         """The numbers of a problem as they are typed."""
         return ["".join(map(str, digits[0, ::-1])) for digits in operands]
 
+    def problems(self, wrong: Wrong) -> list[list[str]]:
+        """The numbers of problems that hold wrong contexts, the shortest problems first."""
+        problems = filter(self.pattern.possible, (self.written(one.operands) for one in self.candidates(wrong)))
+        return sorted(problems, key=lambda numbers: sum(map(len, numbers)))
+
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """Those that the model gets wrong when they stand alone, which is what it does in any text."""
         examples: dict[str, Counterexample] = {}
-        problems = filter(self.pattern.possible, (self.written(one.operands) for one in self.candidates(wrong)))
-        for operands in sorted(problems, key=lambda numbers: sum(map(len, numbers)))[: 2 * MOST]:
+        for operands in self.problems(wrong)[: 2 * MOST]:
             text, right = self.pattern.problem(operands), self.pattern.answer(operands)
             said = Writer(model).answer(text)
             if said != right and text not in examples:

@@ -1,6 +1,6 @@
 """Decoder-only models of `transformers`: their attention is read, and a bias is put on it (the optional extra `hf`)."""
 
-from abc_nb.hf.attach import attach, attached, load
+from abc_nb.hf.attach import attach, attached
 from abc_nb.hf.certificates import certify, train_until_certified
 from abc_nb.hf.flex import score_and_blocks
 from abc_nb.hf.handle import Attached
@@ -16,7 +16,6 @@ __all__ = [
     "calibrate_model",
     "certify",
     "exact_match",
-    "load",
     "one_digit_tokens",
     "score_and_blocks",
     "sequence",

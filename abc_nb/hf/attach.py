@@ -6,27 +6,22 @@ the layer's bias. The bias holds the causal mask too.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from abc_nb.bias import Bias, Line, Lines
+from abc_nb.bias import Bias, Lines
 from abc_nb.bias.sequence import token_count
-from abc_nb.common.config import classes, from_data
 from abc_nb.common.devices import device_of
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attention import NAME, register
-from abc_nb.hf.handle import FILE, Attached, Setting
+from abc_nb.hf.handle import Attached, Setting
 from abc_nb.hf.passes import OfProblem, as_layout
 from abc_nb.hf.text import OfText, Reader
-from abc_nb.problems.layouts import Layout, Operand, unary
-from abc_nb.problems.spans import Pattern
-from abc_nb.problems.tasks import Task
+from abc_nb.problems.layouts import unary
 from abc_nb.training.evaluation import evaluating
 
 if TYPE_CHECKING:
@@ -83,21 +78,6 @@ def setting_of(bias: Bias, layout: Any, period: int | None, spans: PreTrainedTok
     if layout is not None or period is not None:
         raise InputError("a bias of text takes its tokenizer alone: attach(model, bias, spans=tokenizer)")
     return Setting(bias, reader=Reader(spans, bias.patterns))
-
-
-def load(folder: str | Path) -> PreTrainedModel:
-    """A causal language model that was saved under its bias, with the bias on it; InputError for one without a bias."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    file = Path(folder) / FILE
-    if not file.exists():
-        raise InputError(f"there is no {file}: save a model while its bias is attached, by its save_pretrained")
-    data = json.loads(file.read_text(encoding="utf-8"))
-    known = [*classes(Bias).values(), Line, Pattern, Task, Layout, Operand]
-    bias, layout = (from_data(data[name], known) for name in ("bias", "layout"))
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    attach(model, bias, layout, data["period"], AutoTokenizer.from_pretrained(folder) if data["text"] else None)
-    return model.eval()
 
 
 def attached(model: nn.Module) -> Attached | None:

@@ -179,8 +179,7 @@ def wrong_problem(known: SpanContexts, blocks: list[tuple[Shape, Block]], margin
     wrong = []
     for (shape, block), margin in zip(blocks, margins.split([len(block) for _, block in blocks]), strict=True):
         wrong += [(shape, block[row]) for row in (~(margin > 0)).nonzero()[:SHOWN, 0].tolist()]
-    problems = [known.pattern.problem(known.written(candidate.operands)) for candidate in known.candidates(wrong)]
-    return min(problems, key=len, default="")
+    return next((known.pattern.problem(operands) for operands in known.problems(wrong)), "")
 
 
 def leads(answers: Answers, contexts: Contexts) -> Tensor:

@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import copy
 import inspect
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from abc_nb.bias import Bias
-from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
-from abc_nb.common.files import write_text
 from abc_nb.hf.attention import NAME, register
 from abc_nb.hf.flex import LONG
 from abc_nb.hf.passes import Pass, SequenceBias, of_problem
 from abc_nb.hf.text import Reader, of_text
 
-FILE = "abc_nb.json"  # of the bias, beside a saved model
 Arguments = dict[str, Any]
 
 
@@ -107,7 +102,7 @@ class Attached(AbstractContextManager["Attached"]):
             inner.register_forward_pre_hook(self.before, with_kwargs=True),
             inner.register_forward_hook(self.after, with_kwargs=True),
         ]
-        self.model.save_pretrained, self.model.init_continuous_batching = self.save, self.refuse_batching
+        self.model.init_continuous_batching = self.refuse_batching
 
     def keep_layers(self) -> None:
         """Leave alone what has a configuration and does not attend."""
@@ -118,8 +113,7 @@ class Attached(AbstractContextManager["Attached"]):
 
     def detach(self) -> None:
         """Leave the model as it was; a second call does nothing."""
-        for name in ("save_pretrained", "init_continuous_batching"):
-            vars(self.model).pop(name, None)
+        vars(self.model).pop("init_continuous_batching", None)
         for hook in self.hooks:
             hook.remove()
         for module, config, private in self.configs:
@@ -130,14 +124,6 @@ class Attached(AbstractContextManager["Attached"]):
 
     def __exit__(self, *_: object) -> None:
         self.detach()
-
-    def save(self, folder: str | Path, *args: Any, **more: Any) -> None:
-        """What `save_pretrained` of a model under a bias does: the model, its bias and the tokenizer of its text."""
-        type(self.model).save_pretrained(self.model, folder, *args, **more)
-        if self.shared.reader is not None:
-            self.shared.reader.tokenizer.save_pretrained(folder)
-        data = {name: to_data(getattr(self.shared, name)) for name in ("bias", "layout", "period")}
-        write_text(Path(folder) / FILE, json.dumps(data | {"text": self.shared.reader is not None}, indent=1) + "\n")
 
     def refuse_batching(self, *_: object, **__: object) -> NoReturn:
         raise InputError(

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import Attention
-from abc_nb.bias.lines import Line, Lines
-from abc_nb.bias.spans import ITSELF, SpanLines
+from abc_nb.bias.lines import Lines
+from abc_nb.bias.spans import SpanLines, to_itself
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.of_model import sparsest
 from abc_nb.certificates.spans import SpanContexts
@@ -44,12 +44,7 @@ def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longes
     layout = replace(layout, target_length=len(texts[0].partition("=")[2]))
 
     def with_itself(lines: Lines) -> Lines:
-        itself = [
-            Line(attention, layer, head, direction, span, offset, 0.0)
-            for layer in range(layers)
-            for head in range(lines.heads)
-            for attention, direction, span, offset in ITSELF
-        ]
+        itself = to_itself(lines.heads, layers)
         kept = [line for line in lines.lines if replace(line, value=0.0) not in itself]
         return Lines(lines.heads, (*kept, *itself), empty="closed")
 
