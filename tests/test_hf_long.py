@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from test_hf import HEADS, LAYERS, Drawn, gemma2, gpt2, llama, made, sequences, whole
+from test_hf import HEADS, LAYERS, Drawn, gemma2, gpt2, llama, made, sequences
 from torch import Tensor
-from torch.nn.attention.flex_attention import flex_attention
 
-from abc_nb import InputError, Task
+from abc_nb import Task
 from abc_nb.bias import Bias, Lines, Window
-from abc_nb.bias.sequence import token_count
 
 hf = pytest.importorskip("abc_nb.hf")
 attention = pytest.importorskip("abc_nb.hf.attention")
@@ -140,30 +138,3 @@ def test_where_it_is_not_compiled_the_dense_matrix_is_taken_with_a_warning(
             warnings.simplefilter("error")
             assert torch.equal(model(tokens).logits, wanted)
         assert not calls
-
-
-@pytest.mark.usefixtures("interpreted")
-@pytest.mark.parametrize("bias", [ONE_KEY, Window()])
-@torch.no_grad()
-def test_alone_it_is_attention_with_the_matrix_padded_and_with_shared_heads(bias: Bias) -> None:
-    """Against softmax with the matrix cell by cell."""
-    rng = torch.Generator().manual_seed(0)
-    for width, shared in ((3, 1), (60, 2)):
-        layout = ADDITION.layout(width)
-        known, tokens = token_count(layout), -(-token_count(layout) // 128) * 128
-        query, key, value = (
-            torch.randn(2, heads, tokens, 16, generator=rng) for heads in (HEADS, HEADS // shared, HEADS // shared)
-        )
-        wanted = torch.full((HEADS, tokens, tokens), -torch.inf)
-        wanted[:, :known, :known] = whole(bias, layout, 1)
-        keys, values = (x.repeat_interleave(shared, 1) for x in (key, value))
-        weights = (query @ keys.mT / 4 + wanted).softmax(-1).nan_to_num(0.0)
-        score, blocks = hf.score_and_blocks(bias, layout, 1, HEADS, tokens=tokens)
-        mixed = flex_attention(query, key, value, score_mod=score, block_mask=blocks, enable_gqa=shared > 1)
-        assert torch.allclose(mixed, weights @ values, atol=1e-5)
-
-
-@pytest.mark.parametrize(("bias", "said"), [(ONE_KEY, "4 heads and the model 6"), (Drawn(), "more than 32 keys")])
-def test_a_bias_of_other_heads_or_many_keys_is_refused(bias: Bias, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        hf.score_and_blocks(bias, LAYOUT, 0, 6)

@@ -2,7 +2,6 @@
 
 from abc_nb.hf.attach import attach, attached
 from abc_nb.hf.certificates import certify, train_until_certified
-from abc_nb.hf.flex import score_and_blocks
 from abc_nb.hf.handle import Attached
 from abc_nb.hf.text import Reader, one_digit_tokens
 from abc_nb.hf.training import averaged_attention, calibrate_model, exact_match, sequence, train
@@ -17,7 +16,6 @@ __all__ = [
     "certify",
     "exact_match",
     "one_digit_tokens",
-    "score_and_blocks",
     "sequence",
     "train",
     "train_until_certified",

@@ -1,7 +1,7 @@
 """A bias for FlexAttention (`torch.nn.attention.flex_attention`), which computes only those blocks that have open keys.
 
 Its time and memory are linear in the length where the bias leaves few keys open, and the dense matrix takes the square.
-Queries and keys behind the layout's tokens see nothing and are not seen, so that a sequence can be padded.
+Queries and keys behind the layout's tokens, with which a kernel fills its blocks, see nothing and are not seen.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from abc_nb.bias.base import CLOSED, Bias, OpenKeys
-from abc_nb.bias.sequence import token_count
-from abc_nb.common.errors import InputError
-from abc_nb.hf.passes import OfProblem, Pass
-from abc_nb.problems.layouts import Layout
+from abc_nb.bias.base import CLOSED, OpenKeys
+from abc_nb.hf.passes import Pass, SequenceBias
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # score, batch, head, query, key
 BLOCK, LEAST = 128, 2**12  # queries and keys of a block; numbers that are looked up
@@ -29,23 +26,10 @@ SLOTS = 32  # the most open keys of a query, which are gone through one by one
 COMPILED = 64  # the most kernels that are kept: one for each type, number of slots and doubling of the length
 
 
-def score_and_blocks(
-    bias: Bias, layout: Layout, layer: int, heads: int, device: str = "cpu", tokens: int = 0
-) -> tuple[ScoreMod, Any]:
-    """One layer's bias for a compiled `flex_attention(query, key, value, score_mod, block_mask)`.
-
-    There are so many `tokens`, padding included. InputError for a bias that leaves many open.
-    """
-    both = parts(OfProblem(bias, layout), layer, heads, torch.device(device), tokens or token_count(layout))
-    if both is None:
-        raise InputError(f"{type(bias).__name__} leaves more than {SLOTS} keys open to a token: take its dense matrix")
-    return both
-
-
 @lru_cache(maxsize=32)  # layers: a pass asks for the same as the one before
 @torch.inference_mode(False)  # used in training later
-def parts(bias: Any, layer: int, heads: int, device: torch.device, tokens: int) -> tuple[ScoreMod, Any] | None:
-    """A `SequenceBias` as kernels look it up, and the blocks that they compute; None for too many open keys."""
+def parts(bias: SequenceBias, layer: int, heads: int, device: torch.device, tokens: int) -> tuple[ScoreMod, Any] | None:
+    """A bias as kernels look it up, and the blocks that they compute; None for too many open keys."""
     few = bias.open_keys(layer, heads, device)
     return None if few is None or few.index.shape[1] > SLOTS else (biased(few), blocks(few, tokens))
 
