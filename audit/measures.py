@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -143,15 +144,14 @@ def followed(study: CalibrationStudy) -> Row:
 def open_elements(study: CalibrationStudy) -> Row:
     """The `share` of the open elements of the last layer's cross-attention that lie on anti-diagonals.
 
-    In how many of its `heads` there is one (`with_one`); and how many lines all layers keep in each attention.
+    In how many of its `heads` there is one (`with_one`).
     """
     sizes: Counter[str] = Counter()
     for line in of_last_layer(study):
         sizes[line.direction] += len(cells_of(line, study.layout)[0])
     with_one = {line.head for line in of_last_layer(study) if line.direction == "antidiagonal"}
-    kept = Counter(line.attention for line in study.bias.lines)
-    row = {"share": sizes["antidiagonal"] / max(1, sizes.total()), "with_one": len(with_one), "heads": study.bias.heads}
-    return row | {name: kept[name] for name in ENCODER_DECODER}
+    share = sizes["antidiagonal"] / max(1, sizes.total())
+    return {"share": share, "with_one": len(with_one), "heads": study.bias.heads}
 
 
 def classified(results: Results) -> list[Row]:
@@ -203,6 +203,21 @@ def lacking(results: Results) -> list[Row]:
     return [about(run) | {"wrong": 100 * unlearnable.of_run(run)} for run in results.existing(names)]
 
 
+def one_attention(results: Results) -> list[Row]:
+    """Of ABC the percentage of small problems that is wrong in any model with its lines in one attention alone.
+
+    Validation and accuracies are those of the model trained with its lines in `cross`-attention, where there is one.
+    """
+    names = [replace(name, model="abc") for name in names_of("lines of cross-attention", profile=results.profile)]
+    trained = measured(results, "lines of cross-attention").drop(columns=["model", "regime"])
+    rows = []
+    for run in results.existing(names):
+        wrong = {f"{name}_wrong": 100 * unlearnable.under(run.spec, run.bias().alone(name)) for name in ENCODER_DECODER}
+        rows.append(about(run) | wrong)
+    found = frame(rows).drop(columns="validation").merge(trained, how="left", on=["task", "base", "seed"])
+    return found.to_dict("records")
+
+
 def changes(results: Results) -> list[Row]:
     """How far the change of the logits differs between inputs, by ABC's bias and by LoRA, on Parity."""
     spread = connections.on_parity(results).groupby("method").spread.max()
@@ -222,4 +237,5 @@ MEASURES: dict[str, Callable[[Results], list[Row]]] = {
     "indices": indices,
     "changes": changes,
     "lacking": lacking,
+    "one attention": one_attention,
 }

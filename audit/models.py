@@ -25,7 +25,7 @@ from abc_nb.specs.model import (
 from abc_nb.specs.models import ABC
 from abc_nb.specs.traced import ENCODER_DECODER, traced, with_decoders
 from audit.positions import digits, distances
-from audit.readings import ABLATIONS, ALGORITHM_1, BY_WEIGHTS, READINGS, TEXT_LINES
+from audit.readings import ABLATIONS, ALGORITHM_1, BY_WEIGHTS, CROSS_LINES, READINGS, TEXT_LINES
 
 
 def embedding_size(size: int) -> dict[str, int]:
@@ -90,7 +90,7 @@ SIZED = {
     f"window-both-{name}": scaffold(title, positions.Sinusoidal(PERIOD), sides="both", size=size)
     for name, (title, size) in SIZES.items()
 }
-PAPERS = BASIC | BOTH_SIDES | READINGS | ALGORITHM_1 | ABLATIONS
+PAPERS = BASIC | BOTH_SIDES | READINGS | ALGORITHM_1 | ABLATIONS | CROSS_LINES
 PADDED_MODELS = ("vanilla", *SCAFFOLDS, *BOTH_SIDES, "abc-unpractised", *READINGS, *BY_WEIGHTS, "algorithm-1-pooled")
 PADDED = again(PAPERS, PADDED_MODELS, "-padded", regime="padded", tested="few")  # every operand to sixty digits
 PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded", tested="few_beyond")

@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration
+from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration, Inherited
 from abc_nb.model import positions
 from abc_nb.specs.model import PERIOD, Model, Start, reading
 from abc_nb.specs.models import ABC
@@ -66,4 +66,6 @@ ABLATIONS = {  # of ABC before practice, one change each
     "abc-kappa-2": ablation("kappa 2 (v1)", Calibration(kappa=KAPPA_V1)),
     "abc-kappa-paper": ablation("kappa 4.5, 0.87", Calibration(kappa=PAPER.kappa)),
 }
+# ABC's own lines in cross-attention; in self-attention every earlier token is seen.
+CROSS_LINES = {"abc-cross-lines": replace(ablation("ABC, lines in cross-attention alone", Inherited()), parent="abc")}
 TEXT_LINES = ("algorithm-1-none-new", *READ_LINES)

@@ -50,6 +50,7 @@ STUDIES = {
     "readings": Study(ARITHMETIC, tuple(readings.READINGS)),
     "algorithm 1": Study(ARITHMETIC, tuple(readings.ALGORITHM_1)),
     "ablations": Study(ABLATED, tuple(readings.ABLATIONS)),
+    "lines of cross-attention": Study(ARITHMETIC, tuple(readings.CROSS_LINES), profiles=("quick",)),
     "padded": Study(ABLATED, tuple(models.PADDED), profiles=TIGHT),
     "padded parity": Study(("parity",), (*models.TABLE_1_PADDED, "abc-padded"), profiles=("quick",)),
     "deep": Study(("successor", "addition"), tuple(models.DEEP), profiles=("quick",)),

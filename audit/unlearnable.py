@@ -16,6 +16,7 @@ from abc_nb.problems.digits import to_digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.runs.store import Run
+from abc_nb.specs.spec import Spec
 
 Sights = np.ndarray  # (problems, tokens): a number of 64 bits for all that a token's state can depend on
 TRIED = 2_000  # problems
@@ -85,8 +86,13 @@ def smallest_problems(sampler: Sampler, count: int) -> Batch:
 
 def of_run(run: Run) -> float:
     """The least share of the smallest problems that a run must get wrong; NaN of a model with positions."""
-    own, bias = run.spec, run.bias()
-    if not isinstance(own.model.position, NoPosition) or bias is None:
+    bias = run.bias()
+    if not isinstance(run.spec.model.position, NoPosition) or bias is None:
         return float("nan")
+    return under(run.spec, bias)
+
+
+def under(own: Spec, bias: Bias) -> float:
+    """The same of any model of a spec without positions that has this bias."""
     batch = smallest_problems(own.sampler, TRIED)
     return must_be_wrong(sights(own.model, bias, batch), batch.target[:, 1:].numpy())

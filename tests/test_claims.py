@@ -140,6 +140,16 @@ def test_a_measure_is_judged_as_runs_are() -> None:
     assert_judged("C26", change, "holds", "", "differs by 2e-08 and LoRA's by 1.4")
 
 
+def test_one_attentions_lines_decide_where_the_model_learned_or_could_not() -> None:
+    alone = runs({(task, "abc"): [100.0] * 5 for task in FOUR}, cross_wrong=0.0, self_wrong=40.0)
+    assert_judged("C37", alone, "holds with changes", "20 of 20", "Parity 5 of 5", "Parity 40.")
+    alone.loc[0, ["validation", "at_60"]] = float("nan")  # that was not trained
+    found = judged("C37", alone)
+    assert (found.verdict, found.runs) == ("undecided", "19 of 19 runs agree, 1 undecided")
+    assert_judged("C37", alone.assign(cross_wrong=[10.0] + [0.0] * 19), "in part", "19 of 20")
+    assert judged("C37", alone.assign(self_wrong=0.0)).runs == "0 of 0 runs agree, 20 undecided"
+
+
 def test_heads_are_counted_by_what_the_last_layers_lines_follow() -> None:
     spans = [(1, 0, "operand 1"), (1, 1, "operand 2"), (1, 1, "operand 1"), (1, 2, "*"), (0, 3, "operand 2")]
     lines = [SimpleNamespace(attention="cross", layer=layer, head=head, span=span) for layer, head, span in spans]
@@ -180,7 +190,7 @@ def test_one_answer_to_every_problem_is_called_constant() -> None:
 
 
 def test_every_claim_has_a_function_whose_studies_exist_and_which_says_so_without_runs() -> None:
-    """Two are decided by reading, one is a definition and two were not tested."""
+    """Two are decided by reading, one is a definition and one was not tested."""
     asked = set[str]()
 
     def nothing(*rows: str) -> pd.DataFrame:
@@ -190,7 +200,7 @@ def test_every_claim_has_a_function_whose_studies_exist_and_which_says_so_withou
     book = claims.known()
     assert list(book) == sorted(JUDGES) == [f"C{number:02d}" for number in range(1, 42)]
     verdicts = {id: judge(nothing).of(book[id]).verdict for id, judge in JUDGES.items()}
-    others = {"C01": "definition", "C31": "not tested", "C35": "differs", "C37": "not tested", "C40": "in part"}
+    others = {"C01": "definition", "C31": "not tested", "C35": "differs", "C40": "in part"}
     assert verdicts == dict.fromkeys(book, "not run") | others
     assert asked <= {*measures.MEASURES, *STUDIES}
 

@@ -13,7 +13,9 @@ from conftest import Folders
 from helpers import assert_same_result, longer_experiment, never, tiny_experiment
 from processes import SERVER, serve
 
-from abc_nb.calibration.calibrate import Calibration, Determining
+from abc_nb.bias import Causal
+from abc_nb.bias.base import Attention
+from abc_nb.calibration.calibrate import Calibration, Determining, Inherited
 from abc_nb.certificates.certify import contexts_of
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
@@ -171,6 +173,20 @@ def test_the_sparsest_lines_that_determine_the_answer_are_read(monkeypatch: pyte
     for shape in contexts.shapes:
         rows = [row.tobytes() for block in contexts.blocks(shape) for row in block.values]
         assert len({*rows}) == len(rows), "no two contexts look the same"
+
+
+@pytest.mark.parametrize(("kept", "opened"), [("cross", "self"), ("self", "cross")])
+def test_lines_of_one_attention_are_the_parents_and_the_other_sees_all_keys(kept: Attention, opened: Attention) -> None:
+    parent = store.find(spec("addition-abc"), 0)
+    assert parent is not None
+    own = replace(spec("addition-abc-unpractised"), calibration=Inherited(attention=kept), parent=parent.spec)
+    [(bias, *_)] = arithmetic.readings(own, 0, parent)
+    assert bias is not None
+    layout = own.sampler.layout(6)
+    for layer in range(own.model.decoder_layers):
+        assert torch.equal(bias.dense(layout, kept, layer), parent.bias().dense(layout, kept, layer))
+        everything = Causal().opened(layout, opened, layer)
+        assert torch.equal(bias.opened(layout, opened, layer), everything.expand(bias.heads, -1, -1))
 
 
 @pytest.fixture

@@ -165,6 +165,11 @@ class Lines(Bias):
         """The lines of one attention; none for one that was not calibrated."""
         return tuple(line for line in self.lines if (line.attention, line.layer) == (attention, layer))
 
+    def alone(self, attention: Attention) -> "Lines":
+        """Its lines in one attention, where every head has some; in the others all keys are open."""
+        chosen = tuple(line for line in self.lines if line.attention == attention)
+        return replace(self, lines=chosen, empty="transparent")
+
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
         """The keys on any head's line, with each head's own value; None if a head sees all keys."""
         chosen = self.of(attention, layer)

@@ -71,6 +71,13 @@ class Determining(Calibration):
     """The sparsest lines under which what an output token sees determines it, whatever the plain model makes of it."""
 
 
+@dataclass(frozen=True)
+class Inherited(Calibration):
+    """The lines that the parent itself has in one attention; the other attention sees all keys."""
+
+    attention: Attention = "cross"
+
+
 # Algorithm 1 (v4 appendix F): one matrix, every line, a threshold of kappa standard deviations, the last layer's lines
 # for all layers. Keys off every line are closed, as in the text; the pseudo-code leaves them at 0.
 PAPER = Calibration(layers="last", anchor="whole", kappa=(4.5, 0.87), empty="transparent")

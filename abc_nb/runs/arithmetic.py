@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from abc_nb.bias.lines import Lines
-from abc_nb.calibration.calibrate import Calibration, Determining
+from abc_nb.calibration.calibrate import Calibration, Determining, Inherited
 from abc_nb.calibration.of_model import SHARES, Calibrated, average_attention, calibrate_model, sparsest
 from abc_nb.certificates.certify import contexts_of
 from abc_nb.certificates.practice import practise
@@ -62,6 +62,9 @@ def readings(spec: Spec, seed: int, parent: Run | None) -> Iterator[tuple[Lines 
     settings = spec.calibration
     if parent is None or settings is None:
         yield None, pd.DataFrame(), 0.0
+        return
+    if isinstance(settings, Inherited):
+        yield parent.bias().alone(settings.attention), pd.DataFrame(), 0.0
         return
     model, batch = parent.model().to(device()), spec.calibration_batch(seed)
     lines, tried, seconds, wanted = None, pd.DataFrame(), 0.0, [settings]
