@@ -119,9 +119,9 @@ def c37_cross_attention_matters_most(read: Read) -> Judgement:
     tried = both(lambda own: learned(own) | (own.cross_wrong > 0), lambda own: own.self_wrong > 0)
     runs = count(read("one attention"), "", FOUR, enough, "{task}", lambda own: ~tried(own))
     finding = f"{AT_60} with ABC's lines in cross-attention alone, and all of self-attention open: {runs:each}. "
-    finding += "With its lines in self-attention alone, and all of cross-attention open, problems that need different "
-    finding += "digits look the same: of small problems (%) some step must be wrong in at least "
-    finding += f"{runs['self_wrong']:.0f}."
+    finding += "With lines in one attention alone problems that need different digits can look the same, so that some "
+    finding += "step must be wrong, whatever the training, on so many small ones (%) at least: "
+    finding += f"in self-attention {runs['self_wrong']:.0f}; in cross-attention {runs['cross_wrong']:.0f}."
     return Judgement(finding, runs, at_most="holds with changes")
 
 
