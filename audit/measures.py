@@ -214,8 +214,13 @@ def one_attention(results: Results) -> list[Row]:
     for run in results.existing(names):
         wrong = {f"{name}_wrong": 100 * unlearnable.under(run.spec, run.bias().alone(name)) for name in ENCODER_DECODER}
         rows.append(about(run) | wrong)
-    found = frame(rows).drop(columns="validation").merge(trained, how="left", on=["task", "base", "seed"])
-    return found.to_dict("records")
+    both: list[Any] = (
+        frame(rows)
+        .drop(columns="validation")
+        .merge(trained, how="left", on=["task", "base", "seed"])
+        .to_dict("records")
+    )
+    return both
 
 
 def changes(results: Results) -> list[Row]:
