@@ -115,12 +115,18 @@ def test_a_machines_table_of_cells_is_its_simulation(table: dict[str, str]) -> N
 # ---- other rules
 
 
-@given(st.integers(0, 10**9), st.text("123456789", min_size=1, max_size=4))
-def test_a_row_of_division_divides_by_a_digit(number: int, divisors: str) -> None:
-    quotient, rule = number, more.division()
-    for divisor in divisors:
-        quotient //= int(divisor)
-    assert answer(rule, f"{number}/{divisors}") == str(quotient).zfill(len(str(number)))
+@given(st.integers(0, 10**9), st.integers(1, 9))
+def test_a_division_by_a_digit_has_its_quotient(number: int, divisor: int) -> None:
+    assert answer(more.division(), f"{number}/{divisor}") == str(number // divisor).zfill(len(str(number)))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 40), (9, 40), (30, 12), (6, 6)])
+@pytest.mark.parametrize("unknown", [None, False, True])
+def test_rows_of_stacks_and_brackets_are_always_of_their_kind(unknown: bool | None, size: tuple[int, int]) -> None:
+    """The rules write nothing in a cell below other rows, and a table with such a cell is an error."""
+    task = Task.of(chomsky.stack_manipulation() if unknown is None else chomsky.brackets(unknown=unknown))
+    operands = Sampler(task).draw(np.empty(0, np.int64), 500, size, np.random.default_rng(0))
+    assert task.cells(operands).min() >= 0
 
 
 @given(st.text("0123456789", min_size=1, max_size=12), st.integers(0, 3))

@@ -7,18 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from certifying import UNNEEDED, rows, table_model
+from certifying import table_model
 from helpers import integers
 
 import abc_nb
-from abc_nb.bias.lines import Line
 from abc_nb.certificates import look, practice, tables
 from abc_nb.certificates.certify import SampledContexts, certify_model, contexts_of, results_of, weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.look import SMALL, Known, wrong_contexts
 from abc_nb.certificates.practice import ToPractise, loss_of_contexts, practise, until_certified
-from abc_nb.certificates.tables import TableContexts
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch, Sampler
@@ -198,35 +196,13 @@ def test_the_loss_of_a_context_is_that_of_its_token_in_a_problem() -> None:
     torch.testing.assert_close(loss_of_contexts(model, shape, block), wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("base", "more"), [(10, ()), (10, UNNEEDED[:2]), (3, UNNEEDED), (16, ()), (2, UNNEEDED[2:])])
-def test_a_context_of_a_training_table_is_found_again(base: int, more: tuple[Line, ...]) -> None:
-    task = Task("n-by-n", base)
-    sampler, rng = Sampler(task, width_count=3), np.random.default_rng(1)
-    model = table_model(task, more=more)
-    contexts = TableContexts(model.config, sampler)
-    batch = sampler.batch(sampler.draw(np.empty(0, np.int64), 1, sampler.widest, rng), sampler.widest)
-    seen = [contexts.seen(batch, step) for step in range(batch.layout.target_length)]
-    found = [
-        (step, problem)
-        for step, (shape, block) in enumerate(seen)
-        for problem in problems_of(model, contexts, {shape: {b"": block[0]}})
-    ]
-    assert len(found) >= 0.9 * len(seen)
-    for step, problem in found:
-        assert (np.array(problem.width) <= np.array(sampler.widest)).all()
-        again = sampler.batch(problem.operands, problem.width)
-        contexts_of_it = [contexts.seen(again, other) for other in range(again.layout.target_length)]
-        wanted = next(rows(seen[step][1]))
-        assert any(shape == seen[step][0] and next(rows(block)) == wanted for shape, block in contexts_of_it)
-
-
-def test_practice_of_tables_trains_on_sizes_of_training(seen: list[Batch], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_practice_of_tables_trains_on_contexts_alone(seen: list[Batch], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look, "EXAMPLES", 3)  # of an untrained model, which is wrong on most contexts
     monkeypatch.setattr(tables, "DRAWN", 100)
     task = Task("n-by-n", 2)
     sampler = Sampler(task, width_count=3)
     config = TrainingConfig(steps=4, batch=8, held_batch=8, warmup=1, hold=2, learned=2.0, validate_every=4)
     found = practise(table_model(task), sampler, config, 0, 2)
-    assert found.facts["wrong_before"] > 0 and found.progress.step == 8
+    assert found.facts["wrong_before"] > 0 and found.progress.step == 8 and found.alone > 0
     sizes = np.array([[operand.places for operand in batch.layout.operands] for batch in seen])
     assert (sizes <= np.array(sampler.widest)).all()

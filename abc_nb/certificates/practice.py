@@ -7,8 +7,8 @@ once, at the end.
 
 The problems that are practised are as in training: numbers up to 2^20 at training widths, or tables of training sizes.
 No longer number is trained on, or looked at to decide anything. They are chosen for their contexts, so numbers kept for
-validation can be among them. A wrong context of which no such problem is found is practised by itself: the loss is
-taken of the logits that the model computes from the context, without a problem around it.
+validation can be among them. A wrong context of which no such problem is found, as any of a table, is practised by
+itself: the loss is taken of the logits that the model computes from the context, without a problem around it.
 
 Weights are rounded to 8 bits before each look, so that what is certified takes a quarter of the space.
 """

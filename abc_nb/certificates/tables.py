@@ -37,14 +37,12 @@ from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import EOS, SOS, Layout
 from abc_nb.problems.rules import EDGE, OUTPUT, Address, Where
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import Width, pair
+from abc_nb.problems.tasks import Width
 
 BEFORE: Atom = ("cell", 0, -1)
 ALONG = {"place": "by column", "row": "by row", "cell": "by cell"}
 CHUNK = 2**16  # contexts computed at once
 DRAWN = 5_000  # random problems of a width, in search of one that is wrong
-BRED = 2_048  # problems of one generation, in search of one that holds a context
-GENERATIONS = 12
 EDGES = 2  # distances from an edge that count as different, beyond the largest offset
 NO_POOL = np.empty(0, np.int64)
 Followed = tuple[str, str, int]  # direction, span and offset of a line
@@ -239,32 +237,6 @@ class TableContexts(Contexts):
             return batch.target[:, 1 + step + rows * self.steps(width).columns + columns].numpy()
         return batch.source[:, self.steps(width).digit(atom, step)].numpy()
 
-    def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:
-        """Found by breeding: random problems that have the context's digits, until one has its cells, too."""
-        (width, step), rng, steps = site, np.random.default_rng(0), self.steps(site[0])
-        given, cells = list[tuple[int, int, int]](), list[tuple[int, int]]()
-        for atom, token in zip(shape.atoms, context[0].tolist(), strict=True):
-            if atom[0] == "cell":
-                cells.append((step + atom[1] * steps.columns + atom[2], token))
-            else:
-                place = [*steps.layout.operands[atom[1] - 1].columns].index(steps.digit(atom, step))
-                given.append((atom[1] - 1, place, token))
-        operands = self.sampler.draw(NO_POOL, BRED, width, rng)
-        for _ in range(GENERATIONS):
-            for operand, place, token in given:
-                operands[operand][:, place] = token
-            answer = self.task.answer(operands)
-            held = np.array([answer[:, at] == token for at, token in cells]).reshape(-1, BRED).sum(0)
-            if held.max() == len(cells):
-                return [digits[held.argmax()][None] for digits in operands]
-            parents = rng.choice(np.flatnonzero(held == held.max()), BRED)
-            fresh = self.sampler.draw(NO_POOL, BRED, width, rng)
-            operands = [
-                np.where(rng.random(new.shape) < 0.4, new, old[parents])
-                for new, old in zip(fresh, operands, strict=True)
-            ]
-        return None
-
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """Of random problems of training widths that a teacher-forced pass gets wrong."""
         candidates, rng = list[Candidate](), np.random.default_rng(0)
@@ -273,12 +245,10 @@ class TableContexts(Contexts):
             candidates += wrong_among(model, self.sampler, operands, width, zeros=True)
         return shortest_first(model, self.sampler, candidates)
 
+    def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:
+        """None: cells are not chosen but computed, and a search for operands that lead to them takes minutes."""
+        return None
+
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
-        """The largest sizes first: more digits, more ways to a cell."""
-        most = np.max([pair(width) for width in self.sampler.widths], axis=0)
-        small = {shape: [site for site in self.shapes[shape] if (np.array(site[0]) <= most).all()] for shape in wanted}
-
-        def largest(site: Site) -> tuple[int, Width]:
-            return -prod(pair(site[0])), site[0]
-
-        return {shape: sorted(sites, key=largest) for shape, sites in small.items()}
+        """None: so contexts are practised by themselves."""
+        return {shape: [] for shape in wanted}

@@ -70,7 +70,7 @@ def automaton_of(rule: Rule) -> Automaton:
     """The automaton of a rule, with states in the order in which they are met; InputError for more than MOST."""
     base, few = rule.base, rule.factor
     inputs = np.array([*product(*(given.alphabet.tolist() for given in rule.inputs[: rule.long]))])
-    states = [(factor, rule.start) for factor in product(range(base), repeat=few)]
+    states = [(factor, rule.start) for factor in product(rule.inputs[-1].alphabet.tolist(), repeat=few)]
     first, numbers = np.arange(len(states)), {state: number for number, state in enumerate(states)}
     output, following = [], []
     for factor, carry in states:  # grows while it is read, until no state is new

@@ -45,9 +45,10 @@ def operands_of_length(task: Task, length: Width, samples: int, width: Width, rn
         return completed(task, long, rng)
     if task.table:
         return training_operands(task, np.empty(0), samples, width, rng)
-    lists, places = [given.alphabet for given in rule.inputs], single(length)
+    lists, places = [given.alphabet for given in rule.inputs[: rule.long]], single(length)
     count = min(samples, *(len(every) ** places for every in lists))
-    return [every[distinct_digits(0, len(every) ** places, len(every), places, count, rng)] for every in lists]
+    long = [every[distinct_digits(0, len(every) ** places, len(every), places, count, rng)] for every in lists]
+    return completed(task, long, rng)
 
 
 def hard_operands(task: Task, places: int, count: int, rng: np.random.Generator) -> list[Digits]:
@@ -73,7 +74,8 @@ def hard_operands(task: Task, places: int, count: int, rng: np.random.Generator)
 
 def completed(task: Task, long: list[Digits], rng: np.random.Generator) -> list[Digits]:
     """All operands: long ones in an order that the task allows, or one and a uniform factor of few digits."""
-    factor = [rng.integers(task.base, size=(len(long[0]), task.rule.factor))] if task.rule.factor else []
+    every, digits = task.rule.inputs[-1].alphabet, task.rule.factor
+    factor = [every[rng.integers(len(every), size=(len(long[0]), digits))]] if digits else []
     return in_order(task, long) + factor
 
 

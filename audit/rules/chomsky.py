@@ -5,6 +5,7 @@ said. Of the fifteen tasks there is no rule for one: each digit of a square root
 outcome the first cells of a row cannot read.
 """
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -83,14 +84,17 @@ def odds_first() -> Rule:
 def stack_manipulation() -> Rule:
     """A stack of bits, whose top is its last one, after some actions, each a row below that of the stack.
 
-    What stands for the first action is not read. The top is in the first column; an empty place holds 2.
+    What stands for the first action is not read. The top is in the first column; an empty place holds 2. Since no bit
+    ever stands behind an empty place, nothing is written where one would be read there.
     """
     pop, push = 3, 4  # the bits that are pushed are 4 and 5
 
     def step(_: Any, after: Digits, here: Digits, before: Digits, action: Digits, bit: Digits) -> tuple[Digits, Any]:
         first, popped = np.where(bit == EDGE, 2, bit), np.where(after == EDGE, 2, after)
         pushed = np.where(before == EDGE, action - push, before)
-        return np.where(here == EDGE, first, np.where(action == pop, popped, pushed)), _
+        row = np.where(action == pop, popped, pushed)
+        gap = (before == 2) & np.isin(here, (0, 1)) | (here == 2) & np.isin(after, (0, 1))
+        return np.where(gap, EDGE, np.where(here == EDGE, first, row)), _
 
     inputs, reads = (Input("place", 2), Input("row", (3, 4, 5), from_left=True)), (*ABOVE, operand(1), operand(0))
     words = Words(title="Stack manipulation", example="0 1 1 0 | pop push-1 pop pop", operator="|", notation="items")
@@ -103,7 +107,8 @@ def brackets(modulus: int = 5, unknown: bool = False) -> Rule:
 
     Each row reads a token, but for the first. Its cells are: of an equation the sign of x; the value so far; the sign
     of what comes next; and the signs in front of the brackets that are open, the last one first. A minus turns the sign
-    of what comes next, which begins anew behind a digit or a bracket. An equals sign is a minus.
+    of what comes next, which begins anew behind a digit or a bracket. An equals sign is a minus. Since all rows are of
+    this kind, nothing is written where another would be read.
     """
     value, now = 3 * unknown, 3 * unknown + modulus  # the first cell of each kind
     kept, none = now + 2, now + 4
@@ -111,6 +116,13 @@ def brackets(modulus: int = 5, unknown: bool = False) -> Rule:
 
     def kind(cells: Digits) -> Digits:
         return np.searchsorted([value, now, kept], cells, side="right")
+
+    def next_kind(cells: Digits) -> Digits:
+        return np.where(cells == EDGE, int(not unknown), np.minimum(kind(cells) + 1, 3))
+
+    def follows(one: Digits, other: Digits) -> Digits:
+        """Whether two cells can stand side by side in a row."""
+        return (other == EDGE) | (kind(other) == next_kind(one)) & ((one != none) | (other == none))
 
     def negative(cells: Digits) -> Digits:
         return np.isin(cells, (now + 1, kept + 1)).astype(np.int64)
@@ -125,8 +137,9 @@ def brackets(modulus: int = 5, unknown: bool = False) -> Rule:
             now + np.select([digit | x, closes, minus | equals], sign, negative(here)),
             np.select([opens, closes], [np.where(before < kept, kept + negative(before), before), popped], here),
         ]
-        first = np.where(last == EDGE, int(not unknown), np.minimum(kind(last) + 1, 3))
-        return np.where(here == EDGE, np.choose(first, [2, value, now, none]), np.choose(kind(here), cells)), _
+        new = np.where(here == EDGE, np.choose(next_kind(last), [2, value, now, none]), np.choose(kind(here), cells))
+        row = np.all([follows(*two) for two in pairwise((before, here, after, further))], axis=0)
+        return np.where(row & (kind(new) == next_kind(last)), new, EDGE), _
 
     def result(table: np.ndarray) -> Digits:
         """What x must be for nothing to be left."""

@@ -1,11 +1,11 @@
-"""More rules: comparison, division by digits, and sorting."""
+"""More rules: comparison, division by a digit, and sorting."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from abc_nb.problems.catalogue import Words, with_carry
+from abc_nb.problems.catalogue import Words
 from abc_nb.problems.digits import DIGITS, Digits
 from abc_nb.problems.rules import EDGE, Input, Rule, cell, operand
 
@@ -23,21 +23,14 @@ def comparison(base: int = 10) -> Rule:
 
 
 def division(base: int = 10) -> Rule:
-    """A number divided by a digit, from the highest place on; each row divides the one above by one digit more.
+    """A number divided by a digit, from the highest place on; the state is the remainder, smaller than the divisor."""
 
-    A cell is a digit of the quotient and the remainder so far, which is smaller than the divisor.
-    """
+    def step(remainder: Any, digit: Digits, divisor: Digits) -> tuple[Digits, Digits]:
+        return np.divmod(base * remainder + digit, divisor)
 
-    def step(_: Any, digit: Digits, divisor: Digits, above: Digits, before: Digits) -> tuple[Digits, Any]:
-        remainder = np.where(before == EDGE, 0, before // base)
-        quotient, remainder = np.divmod(base * remainder + np.where(above == EDGE, digit, above % base), divisor)
-        return np.where(quotient < base, base * remainder + quotient, EDGE), _
-
-    inputs = Input("place", base, from_left=True), Input("row", (*range(1, base),), from_left=True)
-    reads, cells = (operand(0), operand(1), cell(-1, 0), cell(0, -1)), with_carry(base, base * (base - 1))
-    words = Words(title="Division by digits", example="9876/4", operator="/", notation="symbols")
-    words |= {"result": lambda table: table[:, -1] % base, "lengths": "any number of digits of both numbers"}
-    return Rule("division", step, inputs, DIGITS[:base], reads, writes=cells, **words)
+    inputs = Input("place", base, from_left=True), Input("all", (*range(1, base),), 1)
+    words = Words(title="Division by a digit", example="9876/4", operator="/", notation="symbols")
+    return Rule("division", step, inputs, DIGITS[:base], **words)
 
 
 def transposition(name: str, base: int, keyed: int, key: Callable[[Any], Any], title: str) -> Rule:
