@@ -17,7 +17,7 @@ the rule: see `cells`. Atoms are named by where they stand, as seen from the tok
 """
 
 from collections.abc import Iterable, Iterator
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import product
 from math import prod
 
@@ -42,6 +42,7 @@ from abc_nb.problems.tasks import Width
 BEFORE: Atom = ("cell", 0, -1)
 ALONG = {"place": "by column", "row": "by row", "cell": "by cell"}
 CHUNK = 2**16  # contexts computed at once
+AGAIN = 128  # chunks of which it is kept, for another look, what can stand together
 DRAWN = 5_000  # random problems of a width, in search of one that is wrong
 EDGES = 2  # distances from an edge that count as different, beyond the largest offset
 NO_POOL = np.empty(0, np.int64)
@@ -136,6 +137,7 @@ class TableContexts(Contexts):
         self.furthest, self.steps = furthest(config.bias), cache(partial(Steps, config.bias, sampler))
         self.cells = Cells(self.rule)
         self.situations = cache(self.situations_of)
+        self.possible = lru_cache(maxsize=AGAIN)(self.possible_from)
         self.facts = {"arrangement": sampler.arrangement, "narrowest": 1}
         zeros = ", with any number of zeros in front of a number" * (self.rule.notation == "number")
         self.statement = (
@@ -206,20 +208,28 @@ class TableContexts(Contexts):
         return prod(map(len, self.choices(shape)))
 
     def blocks(self, shape: Shape) -> Iterator[Block]:
-        first, choices = self.task.first_cell, self.choices(shape)
-        total, sizes = self.count(shape), [*map(len, choices)]
-        cells = np.array([first * (atom[0] == "cell") for atom in shape.atoms], np.int64)
-        for start in range(0, total, CHUNK):
-            numbers = np.arange(start, min(start + CHUNK, total))
-            rows = np.unravel_index(numbers, sizes, order="F") if sizes else ()
-            values = [alphabet[row] for alphabet, row in zip(choices, rows, strict=True)]
-            fine = np.full(len(numbers), not values)
-            for situation in self.situations(shape) if values else []:
-                left = np.flatnonzero(~fine)
-                fine[left] = self.cells.possible(situation, {n: column[left] for n, column in enumerate(values)})
-            chosen = np.stack([column[fine] for column in values], 1) if values else np.empty((1, 0), np.int64)
-            block = Block(chosen + cells, self.right(shape, chosen))
+        cells = np.array([self.task.first_cell * (atom[0] == "cell") for atom in shape.atoms], np.int64)
+        for start in range(0, self.count(shape), CHUNK):
+            values = self.values(shape, self.possible(shape, start))
+            block = Block(values + cells, self.right(shape, values))
             yield block.part(block.right >= 0)
+
+    def values(self, shape: Shape, numbers: np.ndarray) -> np.ndarray:
+        """The values of a shape's atoms that have these numbers, of all in turn: (contexts, atoms)."""
+        choices, left = self.choices(shape), numbers
+        values = np.empty((len(numbers), len(choices)), np.int64)
+        for column, alphabet in enumerate(choices):
+            values[:, column], left = alphabet[left % len(alphabet)], left // len(alphabet)
+        return values
+
+    def possible_from(self, shape: Shape, start: int) -> np.ndarray:
+        """The numbers of values that can stand together, of so many from `start` on."""
+        numbers = np.arange(start, min(start + CHUNK, self.count(shape)))
+        values, fine = self.values(shape, numbers), np.full(len(numbers), not shape.atoms)
+        for situation in self.situations(shape) if shape.atoms else []:
+            left = np.flatnonzero(~fine)
+            fine[left] = self.cells.possible(situation, dict(enumerate(values[left].T)))
+        return numbers[fine]
 
     def right(self, shape: Shape, values: np.ndarray) -> np.ndarray:
         """The token that the rule writes for values of a shape's atoms, (contexts, atoms); EDGE where none can be."""
