@@ -1,6 +1,6 @@
 """Check small adders from their listed weights, over all contexts, in plain Python.
 
-`python -m audit.check_adder FILE ...` reads records that `audit.smallest_adder` wrote; it says what the model is.
+`python audit/check_adder.py FILE ...` reads records that `audit.smallest_adder` wrote; it says what the model is.
 """
 
 import json
