@@ -110,9 +110,10 @@ class AllAnswers:
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
         self.patterns = [SpanContexts(answers.bias.lines_of(pattern), 1, pattern) for pattern in answers.bias.patterns]
-        self.blocks = [[*blocks_of(pattern)] for pattern in self.patterns]
-        every = [answers.contexts_of(*block) for blocks in self.blocks for block in blocks]
-        self.every = joined(every)
+        self.blocks = [
+            [(shape, block) for shape in known.shapes for block in known.blocks(shape)] for known in self.patterns
+        ]
+        self.every = joined([answers.contexts_of(*block) for blocks in self.blocks for block in blocks])
         self.poor = torch.zeros_like(self.every.right)
 
     def leads(self, rows: Tensor) -> Tensor:
@@ -167,11 +168,6 @@ class AllAnswers:
             yield F.cross_entropy(self.answers(contexts, some), contexts.right.to(tokens.device))
 
         return losses
-
-
-def blocks_of(known: SpanContexts) -> Iterator[tuple[Shape, Block]]:
-    """All contexts of a pattern's answers, for numbers of any lengths."""
-    return ((shape, block) for shape in known.shapes for block in known.blocks(shape))
 
 
 def wrong_problem(known: SpanContexts, blocks: list[tuple[Shape, Block]], margins: Tensor) -> str:
