@@ -6,7 +6,8 @@ from abc_nb.certificates.certify import Certificate, attempt
 from abc_nb.common.errors import InputError
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
-from abc_nb.specs.experiment import Name, how_to_train
+from abc_nb.specs.experiment import Name
+from abc_nb.specs.names import how_to_train
 from abc_nb.specs.spec import spec
 
 

@@ -19,10 +19,10 @@ from abc_nb.show.titles import of_task
 from abc_nb.specs.experiment import LANGUAGE, Name
 from abc_nb.specs.models import known
 from abc_nb.specs.names import ARITHMETIC, LISTS
-from abc_nb.specs.spec import GROUPS, Spec, spec
+from abc_nb.specs.spec import Spec, spec
 from audit.models import TABLES
 from audit.results import Results
-from audit.studies import ABLATED, BASES, STUDIES
+from audit.studies import ABLATED, BASES, GROUPS, STUDIES
 
 EVERY = ("abs", "window-cyclic-practised", *PRACTISED[1:])  # models whose training ends with practice, in this order
 TABLES_PRACTISED = tuple(name for name, model in TABLES.items() if model.practice)

@@ -13,14 +13,14 @@ from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
 from abc_nb.show.titles import named, of_task
 from abc_nb.specs.experiment import Name
-from abc_nb.specs.models import BASELINES, known
+from abc_nb.specs.models import known
 from abc_nb.specs.names import ARITHMETIC
-from abc_nb.specs.spec import GROUPS, spec
+from abc_nb.specs.spec import spec
 from audit import DATA
-from audit.models import WIDTHS
+from audit.models import BASELINES, WIDTHS
 from audit.results import Results
 from audit.statistics import BAR, medians, over_seeds
-from audit.studies import ABLATED, STUDIES, corner
+from audit.studies import ABLATED, GROUPS, STUDIES, corner
 
 
 def arranged(frame: pd.DataFrame, rows: list[str], column: str, cells: pd.Series) -> pd.DataFrame:

@@ -9,8 +9,10 @@ from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import Calibration, Determining
 from abc_nb.model import positions
 from abc_nb.specs import models as course
-from abc_nb.specs.model import (
+from abc_nb.specs.models import (
+    ABC,
     PERIOD,
+    TRACED,
     UNPRACTISED,
     Model,
     Models,
@@ -21,9 +23,11 @@ from abc_nb.specs.model import (
     layers,
     practised,
     scaffold,
+    traced,
+    with_decoders,
 )
-from abc_nb.specs.models import ABC
-from abc_nb.specs.traced import ENCODER_DECODER, traced, with_decoders
+from abc_nb.specs.recipes import SCAFFOLD
+from audit import trainings
 from audit.positions import digits, distances
 from audit.readings import ABLATIONS, ALGORITHM_1, BY_WEIGHTS, CROSS_LINES, READINGS, TEXT_LINES
 
@@ -50,12 +54,16 @@ BASIC = course.BASIC | {  # variants that show why a baseline fails
     "rope-right": Model("RoPE, from the right", positions.Rotary()),
     "rpe-right": Model("RPE, from the right", positions.Relative()),
     "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), ALiBi(cross=True)),
+    "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training=trainings.LOW_RANK),
     "alibi-sines": Model("ALiBi, sines", positions.Sinusoidal(), ALiBi()),  # as in the authors' code
 }
 BASIC |= {  # trained three times as long, since Addition is learned late with RoPE (claim C05)
-    f"rope-{size}": replace(BASIC["rope"], title=f"RoPE, size {size}", size=embedding_size(size), training="patient")
+    f"rope-{size}": replace(
+        BASIC["rope"], title=f"RoPE, size {size}", size=embedding_size(size), training=trainings.PATIENT
+    )
     for size in (64, 128, 512)
 }
+BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")
 # The window of three keys, trained on until it is certified.
 CYCLIC = replace(BASIC["window-cyclic"], title="Window, index modulo 3, practised")
@@ -79,7 +87,7 @@ GRID_NAMES = {  # of w = 1 with all periods, and of T = 3 and none with all wind
 GRID = {}  # window, open to both sides, and period; None: no window, an index without a period
 for (w, t), name in GRID_NAMES.items():
     title = f"w={w}, T={t}".replace("w=None", "no window").replace("T=None", "no period")
-    GRID[name] = scaffold(title, positions.Sinusoidal(t), w, "both", training="short", tested="few")
+    GRID[name] = scaffold(title, positions.Sinusoidal(t), w, "both", training=trainings.SHORT, tested="few")
 SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic-both`
     **{f"{m}-{n}": (f"{m}/{n} layers", layers(m, n)) for m, n in ((0, 1), (0, 4), (1, 6), (4, 4), (6, 1))},
     **{f"width-{size}": (f"embedding size {size}", embedding_size(size)) for size in (32, 128)},
@@ -93,7 +101,7 @@ SIZED = {
 PAPERS = BASIC | BOTH_SIDES | READINGS | ALGORITHM_1 | ABLATIONS | CROSS_LINES
 PADDED_MODELS = ("vanilla", *SCAFFOLDS, *BOTH_SIDES, "abc-unpractised", *READINGS, *BY_WEIGHTS, "algorithm-1-pooled")
 PADDED = again(PAPERS, PADDED_MODELS, "-padded", regime="padded", tested="few")  # every operand to sixty digits
-PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded", tested="few_beyond")
+PADDED["abc-padded"] = replace(PADDED["abc-padded"], training=trainings.ANEW_PADDED, tested="few_beyond")
 PADDED["window-cyclic-padded"] = replace(PADDED["window-cyclic-padded"], tested="few_beyond")
 TABLE_1_PADDED = tuple(f"{name}-padded" for name in ("vanilla", *SCAFFOLDS))
 SIX_LAYERS = {  # the paper's decoder layers, with this project's optimiser and few steps: ends of names, and of titles
@@ -105,7 +113,9 @@ SIX_LAYERS = {  # the paper's decoder layers, with this project's optimiser and 
 
 def six_layers(end: str, plain: tuple[str, ...], names: tuple[str, ...], **changes: Any) -> dict[str, Model]:
     """Models with six decoder layers; `plain` ones are trained for longer."""
-    long, short = ("large", "large_anew") if end == "-paper-batch" else ("deep", "short")
+    long, short = trainings.DEEP, trainings.SHORT
+    if end == "-paper-batch":
+        long, short = trainings.LARGE, trainings.LARGE_ANEW
     settings: dict[str, Any] = {"accept": 0.0, "tested": "few"} | changes
     return again(PAPERS, plain, end, f", {SIX_LAYERS[end]}", training=long, **settings) | again(
         PAPERS, names, end, f", {SIX_LAYERS[end]}", training=short, **settings
@@ -141,7 +151,7 @@ FACTORED = {  # on natural input: each operand's digits to heads of their own
     "by-head": scaffold("Window by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
     # A sixth of the budget is too little where the parent has learned the task in part.
     "abc-anew": replace(
-        READINGS["abc-mod3-new"], title="ABC, index modulo 3, new weights", tested="beyond", training="scaffold"
+        READINGS["abc-mod3-new"], title="ABC, index modulo 3, new weights", tested="beyond", training=SCAFFOLD
     ),
 }
 WIDER = {  # a factor of three digits has a thousand values
@@ -198,7 +208,7 @@ SMALLEST = {  # one layer, six heads with one key each: how few parameters are e
     f"smallest-{width}-{hidden}": replace(
         DECODER_ONLY["decoder-abs-unpractised"],
         title=f"embedding size {width}, feed-forward {hidden}",
-        training="scaffold",
+        training=SCAFFOLD,
         tested="few",
         size={"width": width, "feed_forward": hidden, "heads": 6} | layers(0, 1),
     )
@@ -220,4 +230,4 @@ MODELS["window-cyclic-practised"] = practised("window-cyclic", CYCLIC)
 MODELS = {name: model for name, model in (MODELS | before_practice(MODELS)).items() if name not in course.MODELS}
 # Of tasks whose output is a table. With 200 starts, as elsewhere, a thousand steps do not train the vectors: validation
 # ends at 27%.
-TABLES = with_decoders(ENCODER_DECODER | {"coupling": traced("Position coupling", digits.TableCoupling(starts=50))})
+TABLES = with_decoders(TRACED | {"coupling": traced("Position coupling", digits.TableCoupling(starts=50))})

@@ -6,13 +6,22 @@ from typing import Any
 
 from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration, Inherited
 from abc_nb.model import positions
-from abc_nb.specs.model import PERIOD, Model, Start, reading
-from abc_nb.specs.models import ABC
+from abc_nb.specs.models import ABC, PERIOD, Model, Start
+from audit import trainings
 
 INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
 INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
 WEIGHTS: dict[str, Start] = {"new": "new", "warm": "parent"}  # by the ends of names
 WEIGHTS_TITLES = {"new": "new weights", "warm": "the plain model's weights"}
+
+
+def reading(title: str, position: positions.PositionEncoding, start: Start, calibration: Calibration) -> Model:
+    """ABC in one reading of the paper: positions, initial weights, and how lines are read out of attention."""
+    training = trainings.RETRAINING if start == "parent" else trainings.SHORT
+    settings: dict[str, Any] = {"extends": True, "tested": "few", "training": training}
+    return Model(title, position, calibration=calibration, start=start, **settings)
+
+
 READINGS = {  # ABC by positions and initial weights; none and new is `abc`
     f"abc-{index}-{weights}": reading(
         f"ABC, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", position, start, Calibration()

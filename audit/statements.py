@@ -20,7 +20,8 @@ from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.show.titles import of_models, of_task
-from abc_nb.specs.experiment import Name, train_command
+from abc_nb.specs.experiment import Name
+from abc_nb.specs.names import train_command
 from abc_nb.specs.recipes import TABLE
 from abc_nb.specs.spec import spec
 from audit import DATA

@@ -9,10 +9,9 @@ from abc_nb.analysis.statistics import ends, median_seed, percent
 from abc_nb.bias.lines import cells_of
 from abc_nb.runs.store import Run
 from abc_nb.show.titles import named, of_task
-from abc_nb.specs.model import BEFORE, UNPRACTISED
-from abc_nb.specs.models import known
+from abc_nb.specs.models import BEFORE, UNPRACTISED, known
 from abc_nb.specs.names import ARITHMETIC
-from abc_nb.specs.recipes import PROFILES, TABLE
+from abc_nb.specs.recipes import PLAIN, PROFILES, TABLE
 from audit import DATA, unlearnable
 from audit.frames import arranged
 from audit.models import SIX_LAYERS
@@ -84,7 +83,7 @@ def at_sixty(rows: pd.DataFrame, least: int = 1) -> pd.DataFrame:
 def setting(profile: str, regime: str = "") -> str:
     """Regime, size and optimiser of our numbers, in words, for tables with the paper's numbers."""
     chosen = PROFILES[profile]
-    size, training = chosen.size, chosen.trainings["plain"]
+    size, training = chosen.size, PLAIN[profile]
     optimizer = "Muon and AdamW" if training.optimizer == "muon" else "AdamW"
     return (
         f"Ours: {regime or chosen.regime} problems, {size.encoder_layers} encoder and {size.decoder_layers} decoder "

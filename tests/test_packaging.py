@@ -19,10 +19,10 @@ from abc_nb.analysis import certified
 from abc_nb.common import paths
 from abc_nb.runs import store
 from abc_nb.specs.names import ARITHMETIC
-from abc_nb.specs.spec import GROUPS
 from audit import certified as audited
 from audit import ledger, report
 from audit.results import Results
+from audit.studies import GROUPS
 
 ROOT = Path(__file__).resolve().parents[1]
 MACHINE_PATH = r"(?<![\w.-])/" + "work" + r"/"

@@ -22,7 +22,6 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs import arithmetic, runner, store
 from abc_nb.runs.store import Run
-from abc_nb.specs.experiment import LABELS
 from abc_nb.specs.spec import Spec, spec
 from abc_nb.training import fit
 from abc_nb.training.fit import Progress
@@ -32,7 +31,7 @@ from abc_nb.training.problems import train
 def assert_all_there(value: Any, data: dict[str, Any]) -> None:
     """Every field of a configuration, however deep, stands in its plain data."""
     for field in fields(value):
-        if field.name not in LABELS and field.metadata.get("stored", True):
+        if field.metadata.get("stored", True):
             assert field.name in data
             if is_dataclass(own := getattr(value, field.name)):
                 assert_all_there(own, data[field.name])

@@ -1,28 +1,31 @@
 """Specs: names are looked up, recipes come in layers, a changed field is another run, new tasks need no other part."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import python
 
 from abc_nb.bias import Window
 from abc_nb.calibration.calibrate import Calibration
+from abc_nb.common import paths
 from abc_nb.common.config import classes, from_data, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import PositionEncoding, Sinusoidal
 from abc_nb.problems.catalogue import REGISTRY, addition, named
 from abc_nb.problems.rules import Rule
 from abc_nb.problems.tasks import Task
-from abc_nb.specs import models
 from abc_nb.specs.experiment import LANGUAGE, Name
 from abc_nb.specs.language import language_models
-from abc_nb.specs.models import models_of, register
-from abc_nb.specs.names import every_name, matching, parse
+from abc_nb.specs.models import known, models_of, register
+from abc_nb.specs.names import every_name, how_to_train, matching, parse, train_command
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.specs.spec import Spec, calibrated, spec
 from audit import studies
@@ -168,15 +171,30 @@ def test_a_pattern_matches_names_and_the_name_of_a_study_its_experiments() -> No
 
 def test_a_registered_model_is_found_by_name_and_takes_no_other_models_name() -> None:
     model = replace(models_of(Task("addition"))["vanilla"], title="Mine")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(models, "_registered", {False: {}, True: {}})
-        register({"mine": model})
-        register({"mine": model})
+    try:
+        register({"mine": model}, "mine")
+        register({"mine": model}, "mine")
         assert parse("addition-mine-base4") == Name("addition", "mine", 4)
+        assert train_command(Name("addition", "mine")) == "mine train addition-mine"
         for name in ("mine", "vanilla"):
             with pytest.raises(InputError, match=f"'{name}' is the name of another model"):
-                register({name: replace(model, title="Yours")})
+                register({name: replace(model, title="Yours")}, "mine")
+    finally:
+        del known()["mine"]
     assert parse("addition-mine") is None
+
+
+@pytest.mark.slow
+def test_an_experiment_is_advised_with_the_command_that_knows_it(tmp_path: Path) -> None:
+    """Of all names that are known here, with the audit's, those that `abc-nb list` shows without it."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    code = f"import sys; sys.path.insert(0, {str(paths.ROOT)!r}); from abc_nb.cli import main; main(['list'])"
+    listed = {line.split()[0] for line in python(code, tmp_path, environment).splitlines()[1:]}
+    for name in every_name():
+        program = "abc-nb" if str(name) in listed else "python -m audit"
+        assert train_command(name) == f"{program} train {name}"
+        if name.task != LANGUAGE:
+            assert how_to_train(spec(name), 1) == f"run `{program} train {name} --seed 1` first"
 
 
 def test_every_encoding_can_be_named_and_comes_back_from_plain_data() -> None:

@@ -11,8 +11,8 @@ import pandas as pd
 from abc_nb.common.errors import InputError
 from abc_nb.runs import store
 from abc_nb.runs.store import ANYWHERE, Run
-from abc_nb.specs.experiment import Name, train_command
-from abc_nb.specs.names import ARITHMETIC
+from abc_nb.specs.experiment import Name
+from abc_nb.specs.names import ARITHMETIC, train_command
 from abc_nb.specs.recipes import PROFILES
 from abc_nb.specs.spec import spec
 
@@ -94,9 +94,10 @@ class Results:
 
     def lacks(self, name: str | Name, seed: int) -> str:
         """One sentence on a run that is not there."""
+        wanted = spec(name, self.profile)
         where = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]
-        advice = f"run `{train_command(name, seed, self.profile)}` and take results 'runs'"
-        there = store.seeds(spec(name, self.profile))
+        advice = f"run `{train_command(wanted, seed)}` and take results 'runs'"
+        there = store.seeds(wanted)
         others = f", or take the seeds that are there ({', '.join(map(str, there))})" if there else ""
         if self.origin != "runs":
             others += store.nothing_shipped()

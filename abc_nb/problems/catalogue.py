@@ -19,16 +19,18 @@ class Family:
 
     make: Make
     bases: Sequence[int]
+    program: str  # the command that knows it by name
 
 
 REGISTRY: dict[str, Family] = {}
+PROGRAM = "abc-nb"
 
 
-def named(name: str, bases: Sequence[int] = range(2, 17)) -> Callable[[Make], Make]:
+def named(name: str, bases: Sequence[int] = range(2, 17), program: str = PROGRAM) -> Callable[[Make], Make]:
     """Make a rule known by its name, so that experiments can be called by it."""
 
     def register(make: Make) -> Make:
-        REGISTRY[name] = Family(make, bases)
+        REGISTRY[name] = Family(make, bases, program)
         return make
 
     return register

@@ -27,7 +27,7 @@ def train_language(spec: LanguageSpec, seed: int, parent: Run | None, folder: Pa
     model = model.cpu()  # of which certificates speak
     round_weights(model)
     certificates = ()
-    if spec.rounds:
+    if spec.practice is not None:
         practised = practise_language(model, spec.mixture, spec.practice, seed, spec.rounds, report)
         rounds, certificates = practised.progress, practised.certificates
         history += [row | {"step": steps + row["step"]} for row in rounds.history]

@@ -36,7 +36,8 @@ from abc_nb.model.eight_bits import packed, unpacked
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.experiment import Experiment, how_to_train
+from abc_nb.specs.experiment import Experiment
+from abc_nb.specs.names import how_to_train
 from abc_nb.training.evaluation import tidy
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project

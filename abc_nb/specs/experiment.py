@@ -1,19 +1,25 @@
 """What identifies an experiment: a name that people type, and a digest of all that a run of it depends on."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
+import torch
 
-from abc_nb.common import paths
-from abc_nb.common.config import digest
+from abc_nb.bias import Bias
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.common.config import classes, digest, from_data, to_data
 from abc_nb.common.errors import InputError
+from abc_nb.model.positions import PositionEncoding
+from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.tasks import Task
 
-LABELS = ("identity", "profile", "changes", "tests")  # fields of specs that do not change a run's weights
 LANGUAGE = "language"  # the task of language models, which learn several forms of problems in a text
+LABEL = {"stored": False}  # of a field that no weight depends on
+Configuration = TypeVar("Configuration")
 
 
 @dataclass(frozen=True)
@@ -41,27 +47,29 @@ def usual_base(task: str) -> int:
     return 10 if task == LANGUAGE else Task(task).base
 
 
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What every kind of spec has: an identity, and the plain data of all that a run depends on but its seed."""
+    """What every kind of spec has: an identity, and fields of which all that a run depends on, but its seed."""
 
-    identity: Name
-    profile: str
-    changes: tuple[str, ...]  # of what the name says, as in training.steps=3200
-    parent: Any  # an experiment of the same kind whose attention or weights it begins with, or None
-    training: Any  # the recipe
-    tests: tuple[tuple[int, int], ...]  # (length, samples) of its evaluation; more can be made later
+    model: ModelConfig
+    parent: Any = None  # one of the same kind, whose attention is calibrated or whose weights training starts from
+    calibration: Calibration | None = None  # how the bias is read out of the parent's attention
+    tests: tuple[tuple[int, int], ...] = field(
+        default=(), compare=False, metadata=LABEL
+    )  # (length, samples); more can be made later
+    identity: Name = field(default=Name("addition", "vanilla"), compare=False, metadata=LABEL)
+    profile: str = field(default="quick", compare=False, metadata=LABEL)
+    changes: tuple[str, ...] = field(
+        default=(), compare=False, metadata=LABEL
+    )  # of what the name says, as in training.steps=3200
+
+    @property
+    def vocabulary(self) -> Sequence[str]:
+        raise NotImplementedError
 
     @property
     def title(self) -> str:
         """What it is, in words."""
-        raise NotImplementedError
-
-    def evaluate(self, model: Any, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
-        """Rows of accuracy: a row for each (length, samples), or several."""
-        raise NotImplementedError
-
-    @property
-    def data(self) -> dict[str, Any]:
         raise NotImplementedError
 
     @property
@@ -69,10 +77,20 @@ class Experiment:
         """What stands around the numbers of its problems."""
         raise NotImplementedError
 
+    def evaluate(self, model: Transformer, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
+        """Rows of accuracy: a row for each (length, samples), or several."""
+        raise NotImplementedError
+
     @property
     def name(self) -> str:
         """As people type it: `addition-vanilla`, with its changes."""
         return " ".join([str(self.identity), *(f"--set {change}" for change in self.changes)])
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """All that a run depends on but its seed, defaults included, as plain data."""
+        data: dict[str, Any] = to_data(self)
+        return data
 
     @cached_property
     def digest(self) -> str:
@@ -85,16 +103,45 @@ class Experiment:
             raise InputError(f"a seed of {seed!r} is not possible: give a whole number from 0 on")
         return f"{self.identity}-{self.profile}-seed{seed}-{self.digest}"
 
+    def build(self, seed: int, bias: Bias | None = None) -> Transformer:
+        """The untrained model; its initial weights follow from the seed. `bias` replaces the configured one."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return Transformer(self.under(bias), len(self.vocabulary))
 
-def train_command(experiment: Experiment | str | Name, seed: int = 0, profile: str = "quick") -> str:
-    """What to type to train an experiment."""
-    if isinstance(experiment, Experiment):
-        return train_command(experiment.name, seed, experiment.profile)
-    return (
-        f"abc-nb train {experiment}" + f" --profile {profile}" * (profile != "quick") + f" --seed {seed}" * (seed != 0)
-    )
+    def under(self, bias: Bias | None) -> ModelConfig:
+        """The model's configuration; `bias` replaces the configured one."""
+        return self.model if bias is None else replace(self.model, bias=bias)
 
 
-def how_to_train(experiment: Experiment, seed: int) -> str:
-    """The advice where a run is not there; an installed package cannot train."""
-    return f"run `{train_command(experiment, seed)}` first" + " in the project's checkout" * (not paths.CHECKOUT)
+# ---- changes of fields, written as people type them: `training.steps=3200`, `model.position=Rotary`
+
+
+def within(prefix: str, changes: Sequence[str]) -> tuple[str, ...]:
+    """The changes of what stands at `prefix`, as `steps=1` of `training.steps=1`."""
+    return tuple(change.removeprefix(f"{prefix}.") for change in changes if change.startswith(f"{prefix}."))
+
+
+def changed(value: Configuration, prefix: str, changes: Sequence[str]) -> Configuration:
+    """A configuration with those changes that are of its own fields; InputError for one that is not possible."""
+    own = within(prefix, changes) if prefix else [change for change in changes if "." not in change.partition("=")[0]]
+    known = [field.name for field in fields(value) if field.compare]  # type: ignore[arg-type]
+    for change in own:
+        name, sign, text = change.partition("=")
+        if not sign or name not in known:
+            typed = f"{prefix}.{change}".removeprefix(".")
+            raise InputError(f"cannot set {typed!r}: give FIELD=VALUE, where a field is one of {', '.join(known)}")
+        value = replace(value, **{name: read(text)})  # type: ignore[type-var]
+    return value
+
+
+def read(text: str) -> Any:
+    """A number, a word, or a bias, position encoding or calibration: by its class, or in JSON with its fields."""
+    try:
+        data = json.loads(text)
+    except ValueError:
+        data = text
+    known = classes(PositionEncoding, Bias, Calibration)
+    if isinstance(data, str) and data in known:
+        data = {"type": data}
+    return from_data(data, known.values()) if isinstance(data, dict | list) else data

@@ -1,19 +1,18 @@
-"""What determines a run of a language model but for its seed, and the four that have names."""
+"""What determines a run of a language model but for its seed, and the five that have names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import pandas as pd
-import torch
 
 from abc_nb.bias.spans import SpanLines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.certificates.spans import SpanContexts
-from abc_nb.common.config import to_data
+from abc_nb.common.config import later
 from abc_nb.common.errors import InputError
 from abc_nb.language.answering import problems_of, spoken
 from abc_nb.language.evaluation import TESTS, evaluate
@@ -23,8 +22,7 @@ from abc_nb.model.positions import Rotary
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.spans import VOCABULARY, Pattern
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.changes import changed
-from abc_nb.specs.experiment import LABELS, LANGUAGE, Experiment, Name
+from abc_nb.specs.experiment import LANGUAGE, Experiment, Name, changed
 from abc_nb.training.recipe import TrainingConfig
 
 FORMS = {"addition": "{a}+{b}=", "n-by-1": "{a}*{d}=", "successor": "succ({a})=", "parity": "parity({bits})="}
@@ -35,8 +33,7 @@ TRAINING = TrainingConfig(
 PRACTICE = replace(TRAINING, steps=100, batch=8, held_batch=8, hold=40, warmup=10, again=0)
 PRACTICE = replace(PRACTICE, learning_rate=1e-3, matrix_learning_rate=2e-3)
 TRAINING_ALONE = replace(TRAINING, steps=2000, batch=64, held_batch=64, hold=1000)
-ROUNDS = 9
-LINES = Calibration()  # the sparsest lines that determine the answer
+PRACTISED: dict[str, Any] = {"rounds": 9, "practice": PRACTICE}
 TITLES = {"text": "text alone", "plain": "plain", "abs": "ABS", "abc": "ABC", "placed": "problems alone, by place"}
 PARTS = ("mixture", "model", "training", "practice")  # of a spec, of which fields can be changed
 PLACES = 16  # positions that a problem takes where a token stands at its place: more than a number has in training
@@ -52,23 +49,11 @@ class LanguageSpec(Experiment):
     """All that determines a run of a language model, but for its seed."""
 
     mixture: Mixture
-    model: ModelConfig
     training: TrainingConfig = TRAINING
     rounds: int = 0  # of practice, at most
-    practice: TrainingConfig = PRACTICE  # one round of it
-    parent: LanguageSpec | None = None  # whose attention in problems is calibrated
-    calibration: Calibration | None = None  # how lines are read out of the parent's attention
-    identity: Name = field(default=Name(LANGUAGE, "text"), compare=False)
-    profile: str = field(default="quick", compare=False)
-    changes: tuple[str, ...] = field(default=(), compare=False)
-    tests: tuple[tuple[int, int], ...] = field(default=TESTS, compare=False)  # (length, samples)
-
-    @cached_property
-    def data(self) -> dict[str, Any]:
-        """All that a run depends on but its seed, as plain data."""
-        unused = {*LABELS} if self.rounds else {*LABELS, "practice"}
-        used = {name: value for name, value in to_data(replace(self, parent=None)).items() if name not in unused}
-        return used | {"vocabulary": VOCABULARY} | ({"parent": self.parent.data} if self.parent else {})
+    practice: TrainingConfig | None = later(None, None)  # noqa: RUF009 (a field) the training of one round
+    vocabulary: str = VOCABULARY
+    parent: LanguageSpec | None = field(default=None, kw_only=True)
 
     @property
     def regime(self) -> str:
@@ -95,26 +80,19 @@ class LanguageSpec(Experiment):
         """All that the answers of a model can look at, a form at a time."""
         return contexts_of_text(model)
 
-    def build(self, seed: int, bias: SpanLines | None = None) -> Transformer:
-        """The untrained model; its initial weights follow from the seed. `bias` replaces the configured one."""
-        config = self.model if bias is None else replace(self.model, bias=bias)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return Transformer(config, len(VOCABULARY))
-
 
 def language_spec(identity: Name, profile: str, changes: tuple[str, ...]) -> LanguageSpec:
     """The spec of a language model; InputError for a profile that there is not, or a change that is not possible."""
     if profile != "quick":
         raise InputError(f"{identity} has no profile {profile!r}: language models have quick alone")
     plain = language_models()[identity.model]
-    parts = PARTS if plain.rounds else PARTS[:-1]
+    parts = {part: own for part in PARTS if (own := getattr(plain, part)) is not None}
     for change in changes:
         if change.partition(".")[0] not in parts:
             advice = f"{identity} has the parts {', '.join(parts)}, as in training.steps=9"
             raise InputError(f"cannot set {change!r}: {advice}")
-    values = {part: changed(getattr(plain, part), part, changes) for part in parts}
-    return replace(plain, **values, identity=identity, changes=changes)
+    values: dict[str, Any] = {part: changed(own, part, changes) for part, own in parts.items()}
+    return replace(plain, **values, changes=changes)
 
 
 @cache
@@ -135,14 +113,18 @@ def language_models() -> dict[str, LanguageSpec]:
         source_index="running",
         kind="decoder-only",
     )
+
+    def own(name: str, mixture: Mixture, model: ModelConfig = config, **fields: Any) -> LanguageSpec:
+        return LanguageSpec(mixture, model=model, identity=Name(LANGUAGE, name), tests=TESTS, **fields)
+
+    both, alone = Mixture(forms), Mixture(forms, characters=64, text=False)
     whole = replace(config, bias=SpanLines.whole(forms, HEADS, PLACES))
-    alone = Mixture(forms, characters=64, text=False)
-    placed = LanguageSpec(alone, whole, TRAINING_ALONE, identity=Name(LANGUAGE, "placed"))
-    models = {
-        "text": LanguageSpec(Mixture(()), config),
-        "plain": LanguageSpec(Mixture(forms), config),
-        "abs": LanguageSpec(Mixture(forms), replace(config, bias=scaffold), rounds=ROUNDS),
-        "abc": LanguageSpec(Mixture(forms), config, rounds=ROUNDS, parent=placed, calibration=LINES),
-        "placed": placed,
-    }
-    return {name: replace(own, identity=Name(LANGUAGE, name)) for name, own in models.items()}
+    placed = own("placed", alone, whole, training=TRAINING_ALONE)
+    models = [
+        own("text", Mixture(())),
+        own("plain", both),
+        own("abs", both, replace(config, bias=scaffold), **PRACTISED),
+        own("abc", both, parent=placed, calibration=Calibration(), **PRACTISED),  # lines that determine the answer
+        placed,
+    ]
+    return {chosen.identity.model: chosen for chosen in models}

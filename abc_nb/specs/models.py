@@ -1,31 +1,111 @@
 """The table of models: what a MODEL in an experiment's name, TASK-MODEL, stands for. A row is a `Model`."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from abc_nb.bias import ALiBi
+from abc_nb.bias import ALiBi, Bias, Causal, Window
 from abc_nb.bias.lines import Lines
+from abc_nb.bias.window import Sides
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common.errors import InputError
 from abc_nb.model import positions
-from abc_nb.problems.tasks import Task
-from abc_nb.specs.model import (
-    PERIOD,
-    Model,
-    Models,
-    all_practised,
-    before_practice,
-    decoder_only,
-    practised,
-    reading,
-    scaffold,
-)
-from abc_nb.specs.traced import TRACED
+from abc_nb.problems.catalogue import PROGRAM
+from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
+from abc_nb.problems.tasks import Regime, Task
+from abc_nb.specs import recipes
+from abc_nb.specs.recipes import Trainings
+
+PERIOD, W = 3, 1  # T and w of the paper's table 1
+CAUSAL = Causal()
+Start = Literal["new", "parent"]
+UNPRACTISED, BEFORE = "-unpractised", ", before practice"  # ends of names and titles of models before practice
+
+
+@dataclass(frozen=True)
+class Model:
+    """A column of the design: what a MODEL in TASK-MODEL stands for."""
+
+    title: str  # as the paper's tables call it
+    position: positions.PositionEncoding
+    bias: Bias | Callable[[Layout, int, int], Bias] = CAUSAL  # or its maker: layout, heads, layers
+    source_index: SourceIndex = "right"
+    arrangement: Arrangement = "natural"  # see `Task.layout`
+    extends: bool = False  # meant to extrapolate: trained on several widths
+    parent: str = "vanilla"  # the model that is retrained, if one is
+    parent_base: int | None = None  # where it is not the task's
+    calibration: Calibration | None = None  # how the bias is read out of the parent, before it is retrained
+    start: Start = "parent"  # the weights at the beginning, where there is a parent
+    accept: float = 0.0  # validation accuracy below which more lines are read and the model is trained anew
+    rank: int = 0  # of a low-rank change of the parent's queries and keys
+    practice: bool = False  # training on with what the parent gets wrong, until it is certified
+    tested: str = "curve"  # at which lengths: a key of `TESTS`
+    size: Mapping[str, Any] = field(default_factory=dict)  # fields of the model's size that are not the profile's
+    regime: Regime | None = None  # tight, padded or unpadded, where it is not the profile's
+    training: Trainings = field(default_factory=lambda: recipes.PLAIN)
+    kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
+    program: str = PROGRAM  # the command that knows it
+
+
+Models = dict[str, Model]  # by name
+
+
+def layers(encoder: int, decoder: int) -> dict[str, int]:
+    return {"encoder_layers": encoder, "decoder_layers": decoder}
+
+
+def scaffold(
+    title: str, position: positions.PositionEncoding, w: int | None = W, sides: Sides = "one", **changes: Any
+) -> Model:
+    """A model under a window, on aligned input."""
+    settings: dict[str, Any] = {"bias": CAUSAL if w is None else Window(w, sides), "arrangement": "aligned"}
+    settings |= {"extends": True, "tested": "beyond", "training": recipes.SCAFFOLD}
+    return Model(title, position, **settings | changes)
+
+
+def traced(title: str, position: positions.PositionEncoding, tested: str = "table", **changes: Any) -> Model:
+    """A model of a task whose output is a table."""
+    settings: dict[str, Any] = {"size": ONE_LAYER, "extends": True, "training": recipes.TRACED}
+    return Model(title, position, tested=tested, **settings | changes)
+
+
+def decoder_only(model: Model, **changes: Any) -> Model:
+    """The same as a decoder-only model: one index, or one distance, runs through problem and answer."""
+    settings: dict[str, Any] = {"kind": "decoder-only", "source_index": "running", "size": {"encoder_layers": 0}}
+    return replace(model, **settings | changes)
+
+
+def practised(parent: str, model: Model) -> Model:
+    """The same model trained on until it is certified: the last part of ABS and of ABC."""
+    return replace(model, parent=parent, practice=True, training=recipes.PRACTICE)
+
+
+def all_practised(models: Models) -> Models:
+    """Those of the models that have a name for before practice, practised."""
+    return {name.removesuffix(UNPRACTISED): practised(name, own) for name, own in models.items() if UNPRACTISED in name}
+
+
+def before_practice(models: Models) -> Models:
+    """The models that practice begins with, by titles that say so."""
+    parents = [model.parent for model in models.values() if model.practice]
+    return {name: replace(models[name], title=f"{models[name].title}{BEFORE}") for name in parents}
+
+
+# ---- of tasks whose output is a row
 
 # Cross-attention sees the digits of this place alone, of two numbers a pair, which slides by two (v4 C.4).
 ABS = scaffold("ABS", positions.NoPosition(), sides="none")
 # New weights under the lines and no positions, as the method's text has it (v4 section 4).
-ABC = reading("ABC", positions.NoPosition(), "new", Calibration(), tested="beyond", training="anew", accept=1.0)
+ABC = Model(
+    "ABC",
+    positions.NoPosition(),
+    calibration=Calibration(),
+    start="new",
+    accept=1.0,
+    extends=True,
+    tested="beyond",
+    training=recipes.ANEW,
+)
 BASIC = {
     "vanilla": Model("Vanilla", positions.Sinusoidal()),
     "nope": Model("NoPE", positions.NoPosition()),
@@ -36,9 +116,7 @@ BASIC = {
     "window-cyclic": scaffold("Window, index modulo 3", positions.Sinusoidal(PERIOD)),
     "abs-unpractised": ABS,
     "abc-unpractised": ABC,
-    "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
 }
-BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 # The source counted by place: equal places are equally far, in both operands.
 BY_PLACE = Model("RPE, by place", positions.Relative(), source_index="place", extends=True, tested="beyond")
 # Vanilla at three widths of its problems, as models under a window or lines have them.
@@ -49,7 +127,9 @@ WINDOWS = {  # other windows with the whole training, to one side; w = 1 is `win
     for t in (3, 5)
 }
 DECODER_ABC = decoder_only(ABC, source_index="right", parent="decoder-vanilla", tested="long")
-BY_HAND = scaffold("One key per head", positions.NoPosition(), arrangement="natural", training="anew", tested="long")
+BY_HAND = scaffold(
+    "One key per head", positions.NoPosition(), arrangement="natural", training=recipes.ANEW, tested="long"
+)
 DECODER_ONLY = {
     "decoder-vanilla": decoder_only(BASIC["vanilla"]),
     "decoder-abs-unpractised": decoder_only(BY_HAND, bias=Lines.one_key_per_head, source_index="right"),
@@ -63,22 +143,57 @@ PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
 }
 MODELS = BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE} | WINDOWS | DECODER_ONLY | PRACTISED
 MODELS |= before_practice(MODELS)
-_registered: dict[bool, Models] = {False: {}, True: {}}  # of tasks whose output is a row, and a table
+
+# ---- of tasks whose output is a table: fewer and smaller ones
+
+ONE_LAYER = layers(0, 1) | {"feed_forward": 512}  # since every cell follows from a few others in one step
+TRACED = {
+    "vanilla": traced("Vanilla", positions.Sinusoidal(), extends=False, training=recipes.TRACED_PLAIN),
+    "abs-unpractised": traced("One key per head", positions.NoPosition(), "tables", bias=Lines.one_key_per_head),
+    # Lines that have half of their head's attention: weaker ones tell apart the columns of one size, not of others.
+    "abc-unpractised": traced(
+        "ABC", positions.NoPosition(), "tables", calibration=Calibration(share=0.5), start="new", accept=1.0
+    ),
+    "nope": traced("NoPE", positions.NoPosition()),
+    "rope": traced("RoPE", positions.Rotary()),
+}
 
 
-def register(rows: Mapping[str, Model], tables: bool = False) -> None:
-    """Add models to the table, as the audit does; InputError for a name that another model has."""
-    for name, model in rows.items():
+def with_decoders(models: Models) -> Models:
+    """The models, the same as decoder-only ones, of which ABS and ABC have no positions, and those practised."""
+    running = {
+        f"decoder-{name}": decoder_only(model, size=ONE_LAYER, parent="decoder-vanilla")
+        for name, model in models.items()
+    }
+    running |= {
+        name: replace(model, source_index="right") for name, model in running.items() if model.tested == "tables"
+    }
+    first, *others = (models | running).items()
+    # The sizes of table that ABS is trained on, for the plain model too.
+    sizes = traced("Vanilla, five sizes", positions.Sinusoidal(), training=recipes.TRACED_PLAIN)
+    found = dict([first, ("vanilla-sizes", sizes), *others])
+    found |= all_practised(found)
+    return found | before_practice(found)
+
+
+# ---- all models that are known, those of other programs too
+
+_known: dict[bool, Models] = {False: {**MODELS}, True: with_decoders(TRACED)}  # of tasks whose output is a row, a table
+
+
+def register(rows: Models, program: str = PROGRAM, tables: bool = False) -> None:
+    """Add models that a program knows, as the audit's; InputError for a name that another model has."""
+    added = {name: replace(model, program=program) for name, model in rows.items()}
+    for name, model in added.items():
         if known(tables).get(name, model) != model:
             raise InputError(f"{name!r} is the name of another model: choose another name")
-    _registered[tables].update(rows)
+    known(tables).update(added)
 
 
 def known(tables: bool = False) -> Models:
-    """This table's models and those that were registered, by name; of tasks whose output is a table, fewer ones."""
-    return (TRACED if tables else MODELS) | _registered[tables]
+    """What a MODEL in TASK-MODEL stands for, by name; of tasks whose output is a table, fewer ones."""
+    return _known[tables]
 
 
 def models_of(task: Task) -> Models:
-    """What a MODEL in TASK-MODEL stands for."""
     return known(task.table)

@@ -3,10 +3,11 @@
 import fnmatch
 from collections.abc import Iterator
 
+from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.problems.catalogue import REGISTRY
+from abc_nb.problems.catalogue import PROGRAM, REGISTRY
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.experiment import LANGUAGE, Name
+from abc_nb.specs.experiment import LANGUAGE, Experiment, Name
 from abc_nb.specs.language import language_models
 from abc_nb.specs.models import models_of
 
@@ -38,3 +39,29 @@ def matching(pattern: str) -> list[Name]:
     if not names and one is None:
         raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
     return names or [one for one in [one] if one]
+
+
+# ---- how an experiment is trained
+
+
+def train_command(experiment: Experiment | Name, seed: int = 0, profile: str = "quick") -> str:
+    """What to type to train an experiment."""
+    if isinstance(experiment, Experiment):
+        identity, profile = experiment.identity, experiment.profile
+    else:
+        identity = experiment
+    options = f" --profile {profile}" * (profile != "quick") + f" --seed {seed}" * (seed != 0)
+    return f"{program_of(identity)} train {getattr(experiment, 'name', experiment)}{options}"
+
+
+def program_of(identity: Name) -> str:
+    """The command that knows an experiment: that of its model, or else of its task."""
+    if identity.task == LANGUAGE:
+        return PROGRAM
+    model = models_of(Task(identity.task)).get(identity.model)
+    return model.program if model and model.program != PROGRAM else REGISTRY[identity.task].program
+
+
+def how_to_train(experiment: Experiment, seed: int) -> str:
+    """The advice where a run is not there; an installed package cannot train."""
+    return f"run `{train_command(experiment, seed)}` first" + " in the project's checkout" * (not paths.CHECKOUT)

@@ -5,39 +5,30 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Literal
 
 import pandas as pd
-import torch
 
-from abc_nb.bias import Bias, Lines
-from abc_nb.calibration.calibrate import Calibration
+from abc_nb.bias import Bias
 from abc_nb.certificates.certify import contexts_of
 from abc_nb.certificates.contexts import Contexts
-from abc_nb.common.config import check_fields, to_data
+from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.changes import changed, without
-from abc_nb.specs.experiment import LABELS, LANGUAGE, Experiment, Name
+from abc_nb.specs.experiment import LANGUAGE, Experiment, Name, changed, within
 from abc_nb.specs.language import language_models, language_spec
-from abc_nb.specs.model import PERIOD, Model, layers
-from abc_nb.specs.models import models_of
+from abc_nb.specs.models import PERIOD, Model, layers, models_of
 from abc_nb.specs.names import every_name, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.training import evaluation
 from abc_nb.training.recipe import TrainingConfig
 
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project, and with which methods were developed
-GROUPS = {  # of seeds: the first was named before any run of it was made, and nothing was chosen by it
-    "20 to 29": tuple(range(20, 30)),
-    "5 to 9": tuple(range(5, 10)),
-    "0 to 4": SEEDS,
-}
 # Products, whose carries have several digits, and lists in lists: four layers, four times the steps, smaller batches.
 LONGER = [(task, "quick") for task in ("n-by-2", "n-by-3", "direct-n-by-n", "direct-listops-nested")]
 FROM_A_PARENT = ("calibration", "start", "accept", "rank", "practice")  # fields of models that come from another
@@ -46,21 +37,15 @@ MOST_TOKENS = 2 * 10**6  # of a test problem's output
 
 @dataclass(frozen=True)
 class Spec(Experiment):
-    """All that determines a run, but for its seed. Every field but `LABELS` is part of its key."""
+    """All that determines a run of arithmetic, but for its seed."""
 
     sampler: Sampler
-    model: ModelConfig
     training: TrainingConfig
-    parent: Spec | None = None  # whose attention is calibrated, or whose weights training starts from
-    calibration: Calibration | None = None  # how the bias is read out of the parent's attention
+    parent: Spec | None = field(default=None, kw_only=True)
     start: Literal["new", "parent"] = "new"  # the weights at the beginning
     accept: float = 0.0  # validation accuracy below which more lines are read, and the model is trained anew
     rank: int = 0  # of a low-rank change of queries and keys, the only thing that is trained (LoRA)
     practice: int = 0  # rounds, at most: training goes on with what the parent gets wrong until it is certified
-    tests: tuple[tuple[int, int], ...] = field(default=(), compare=False)  # (length, samples); more can be made later
-    identity: Name = field(default=Name("addition", "vanilla"), compare=False)
-    profile: str = field(default="quick", compare=False)
-    changes: tuple[str, ...] = field(default=(), compare=False)  # of what the name says, as in training.steps=3200
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -69,11 +54,9 @@ class Spec(Experiment):
     def task(self) -> Task:
         return self.sampler.task
 
-    @cached_property
-    def data(self) -> dict[str, Any]:
-        """All that a run depends on but its seed, defaults included, as plain data."""
-        own = {name: value for name, value in to_data(replace(self, parent=None)).items() if name not in LABELS}
-        return own if self.parent is None else own | {"parent": self.parent.data}
+    @property
+    def vocabulary(self) -> Sequence[str]:
+        return self.task.vocabulary
 
     @property
     def regime(self) -> str:
@@ -106,16 +89,6 @@ class Spec(Experiment):
         """The parent's training problems, over which its attention is averaged."""
         assert self.parent is not None and self.calibration is not None, "ABC before practice"
         return self.parent.sampler.calibration_batch(seed, padding=self.calibration.padding)
-
-    def build(self, seed: int, bias: Lines | None = None) -> Transformer:
-        """The untrained model; its initial weights follow from the seed. `bias` replaces the configured one."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return Transformer(self.under(bias), len(self.task.vocabulary))
-
-    def under(self, bias: Lines | None) -> ModelConfig:
-        """The model's configuration; `bias` replaces the configured one."""
-        return self.model if bias is None else replace(self.model, bias=bias)
 
 
 def spec(name: str | Name, profile: str = "quick", changes: Sequence[str] = ()) -> Any:
@@ -159,7 +132,7 @@ def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec
     if has_parent:
         fields = {name: getattr(model, name) for name in ("calibration", "start", "accept", "rank")}
         parent = Name(task.name, model.parent, model.parent_base or task.base)
-        own = replace(own, parent=specify(parent, profile, without("parent", changes)), **fields)
+        own = replace(own, parent=specify(parent, profile, within("parent", changes)), **fields)
     return changed(own, "", changes)
 
 
@@ -171,7 +144,7 @@ def specify_task(task: Task, name: str, profile: str, changes: tuple[str, ...] =
     config = model_config(model, sampler, profile, changes)
     training = changed(training_config(model, task, profile), "training", changes)
     tested = tests(model, sampler, config, profile)
-    return Spec(sampler, config, training, tests=tested, profile=profile, changes=changes)
+    return Spec(sampler, training, model=config, tests=tested, profile=profile, changes=changes)
 
 
 def practised(identity: Name, model: Model, profile: str, changes: tuple[str, ...]) -> Spec:
@@ -190,7 +163,7 @@ def practised(identity: Name, model: Model, profile: str, changes: tuple[str, ..
 
 def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
     """The training that a profile gives to a model, changed for tasks that take longer or have two answers."""
-    chosen = PROFILES[profile].trainings[model.training]
+    chosen = model.training[profile]
     if (task.name, profile) in LONGER:
         chosen = replace(chosen, steps=4 * chosen.steps, hold=4 * chosen.hold, held_batch=128)
     guessing = task.rule.final_only and task.base == 2  # gets half of the answers right

@@ -16,9 +16,9 @@ from abc_nb.runs import store
 from abc_nb.show import pictures
 from abc_nb.show.explorers.frame import Explorer, control, or_sentence
 from abc_nb.show.maps import percent_map
-from abc_nb.specs.experiment import Name, train_command
+from abc_nb.specs.experiment import Name
 from abc_nb.specs.models import WINDOWS
-from abc_nb.specs.names import ARITHMETIC
+from abc_nb.specs.names import ARITHMETIC, train_command
 from abc_nb.specs.recipes import TABLE
 from abc_nb.specs.spec import spec
 
