@@ -156,18 +156,9 @@ class Contexts(ABC):
 
     def determined(self) -> bool:
         """Whether every context has one right token, which any model needs; False where there are too many to ask."""
-        return sum(self.counts.values()) <= ASKED and not self.undetermined()
-
-    def undetermined(self) -> int:
-        """How many more right tokens there are than contexts, as far as a model sees these."""
-        seen: dict[Node, list[np.ndarray]] = {}
-        for shape in self.shapes:
-            columns = [number for number, atom in enumerate(shape.atoms) if atom in shape.root.atoms]
-            for block in self.blocks(shape):
-                found = np.column_stack([block.values[:, columns], block.right])
-                seen.setdefault(shape.root, []).append(np.unique(found, axis=0))
-        every = (np.unique(np.concatenate(parts), axis=0) for parts in seen.values())
-        return sum(len(rows) - len(np.unique(rows[:, :-1], axis=0)) for rows in every)
+        every = (np.concatenate([block.values for block in self.blocks(shape)]) for shape in self.shapes)
+        few = sum(self.counts.values()) <= ASKED
+        return few and all(len(np.unique(values, axis=0)) == len(values) for values in every)
 
     @abstractmethod
     def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:

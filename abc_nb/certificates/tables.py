@@ -256,7 +256,7 @@ class TableContexts(Contexts):
         return shortest_first(model, self.sampler, candidates)
 
     def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:
-        """None: cells are not chosen but computed, and a search for operands that lead to them takes minutes."""
+        """None is searched for: cells are not chosen but computed, and where none holds a context it takes minutes."""
         return None
 
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
