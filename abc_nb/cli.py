@@ -101,7 +101,6 @@ def build_parser() -> Parser:
     sub = command("sweep", "train many experiments, in parallel")
     sub.add_argument("pattern", metavar="PATTERN", help="a task, or names as in 'addition-*'")
     sub.add_argument("--seeds", type=seeds, default=[0], help="as in 0,1 or 0-4 (default 0)")
-    sub.add_argument("--dask", metavar="ADDRESS", help="on a Dask cluster: its scheduler, as in tcp://host:8786")
 
     sub = command("notebooks", "run the notebooks in place on the shipped results", profile=False)
     sub.add_argument("notebook", nargs="*", metavar="NOTEBOOK", help="as in 01_data (default: all)")

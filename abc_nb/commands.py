@@ -146,7 +146,7 @@ def sweep(arguments: Namespace) -> int:
     from abc_nb.runs import sweep as sweeping
 
     jobs = [(experiment, seed) for seed in arguments.seeds for experiment in experiments(arguments)]
-    return 1 if sweeping.sweep(jobs, arguments.dask) else 0
+    return 1 if sweeping.sweep(jobs) else 0
 
 
 def notebooks(arguments: Namespace) -> None:

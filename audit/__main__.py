@@ -28,7 +28,6 @@ def build_parser() -> cli.Parser:
     sub = commands.add_parser("sweep", help="train the experiments of a study or a pattern, in parallel")
     sub.add_argument("pattern", metavar="PATTERN", help="a study, as in proven, a task, or names as in 'addition-*'")
     training(sub)
-    sub.add_argument("--dask", metavar="ADDRESS", help="on a Dask cluster: its scheduler, as in tcp://host:8786")
     return parser
 
 
@@ -58,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         names = studies.of_pattern(arguments.pattern, arguments.profile)
         jobs = [(spec(name, arguments.profile), seed) for seed in arguments.seeds for name in names]
-        return 1 if sweep.sweep(jobs, arguments.dask) else 0
+        return 1 if sweep.sweep(jobs) else 0
     return 0
 
 

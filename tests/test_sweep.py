@@ -7,7 +7,6 @@ from conftest import Folders
 from helpers import assert_same_result, child_of, renamed
 from processes import serve
 
-from abc_nb.common.errors import InputError
 from abc_nb.runs import runner, store, sweep
 from abc_nb.specs.spec import Spec
 
@@ -44,25 +43,3 @@ def test_a_failure_is_named_and_the_others_go_on(tiny: Spec, folders: Folders, m
     for failure, name in zip(failures, wanted, strict=True):
         assert failure.startswith(f"{name} failed: ") and "0 problems of 1 digits are too few" in failure
     assert store.find(tiny, 0) is not None
-
-
-@pytest.mark.slow
-def test_a_dask_cluster_gives_the_same(tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-    serve()
-    monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
-    distributed = pytest.importorskip("distributed")
-    alone = runner.ensure(tiny, 0)
-    monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs / "cluster"))
-    with distributed.LocalCluster(1, threads_per_worker=1, dashboard_address=None) as cluster:
-        assert sweep.sweep([(tiny, 0), (tiny, 1)], dask=cluster.scheduler_address) == []
-    made = store.find(tiny, 0)
-    assert made is not None and made.folder.parent.name == "cluster"
-    assert_same_result(made, alone)
-
-
-def test_a_scheduler_that_does_not_answer_is_one_sentence(
-    tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweep, "PATIENCE", 0.5)
-    with pytest.raises(InputError, match=r"cannot reach a Dask scheduler at 'tcp://127\.0\.0\.1:9'"):
-        sweep.sweep([(tiny, 0)], dask="tcp://127.0.0.1:9")

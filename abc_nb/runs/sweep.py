@@ -1,23 +1,20 @@
-"""Sweeps: many runs, on all cores or on a Dask cluster, with the same results."""
+"""Sweeps: many runs, in a process each, with the same results."""
 
 import os
 import sys
 import warnings
 from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Any
 
 import joblib
 import torch
 
 from abc_nb.common import paths
-from abc_nb.common.errors import InputError, in_words
+from abc_nb.common.errors import in_words
 from abc_nb.runs import runner
 from abc_nb.specs.experiment import Experiment
 from abc_nb.training.status import Status
 
 Job = tuple[Experiment, int]  # an experiment and a seed
-PATIENCE = 10  # seconds for a scheduler to answer
 
 
 def workers() -> int:
@@ -32,10 +29,9 @@ def missing(jobs: Sequence[Job]) -> list[Job]:
     return list({experiment.key(seed): (experiment, seed) for experiment, seed in todo}.values())
 
 
-def sweep(jobs: Sequence[Job], dask: str | None = None) -> list[str]:
+def sweep(jobs: Sequence[Job]) -> list[str]:
     """Train what is missing and say how it went; returns a sentence for each run that failed, while others went on.
 
-    In a process each, or on the workers of the `dask` scheduler at this address, which see the same folder of runs.
     Parents are begun before their children, which wait for them, since no run is made twice.
     """
     todo = sorted(missing(jobs), key=lambda job: depth(job[0]))
@@ -44,18 +40,14 @@ def sweep(jobs: Sequence[Job], dask: str | None = None) -> list[str]:
         return []
     folder, failures = paths.runs(), list[str]()
     folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
-    with ExitStack() as stack:
+    with warnings.catch_warnings():
         # joblib replaces a worker whose memory has grown, and warns of it. No job is lost by that.
-        stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", "A worker stopped")
-        if dask is not None:
-            stack.enter_context(client(dask))
-            stack.enter_context(joblib.parallel_config("dask", wait_for_workers_timeout=PATIENCE))
-        count = min(workers(), len(todo)) if dask is None else -1
-        parallel = joblib.Parallel(count, return_as="generator_unordered", batch_size=1, pre_dispatch="all")
-        for number, (name, failure) in enumerate(
-            parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo), 1
-        ):
+        parallel = joblib.Parallel(
+            min(workers(), len(todo)), return_as="generator_unordered", batch_size=1, pre_dispatch="all"
+        )
+        ended = parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo)
+        for number, (name, failure) in enumerate(ended, 1):
             print(f"{number} of {len(todo)}: {name} {'failed' if failure else 'is made'}", flush=True)
             failures += [failure] if failure else []
     for failure in failures:
@@ -78,15 +70,3 @@ def attempt(experiment: Experiment, seed: int, runs: str) -> tuple[str, str]:
     except Exception as error:
         return name, f"{name} failed: {in_words(error)}"
     return name, ""
-
-
-def client(address: str) -> Any:
-    """A client of the scheduler; InputError if none answers. Certificates are those of Dask's configuration."""
-    try:
-        from distributed import Client
-
-        return Client(address, timeout=PATIENCE)
-    except ImportError as error:
-        raise InputError("a sweep on a Dask cluster needs Dask: run `pip install -e '.[sweep]'`") from error
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot reach a Dask scheduler at {address!r}: {str(error) or 'no answer'}") from error
