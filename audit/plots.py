@@ -8,6 +8,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from abc_nb.problems.tasks import LONGEST
 from abc_nb.show.pictures import COLORS, STYLE, WIDTH, new_figure
 from abc_nb.show.plots import colors_of, curves, length_axis
 from abc_nb.show.titles import length_unit, named, of_model, of_task
@@ -72,4 +73,19 @@ def offsets(frame: pd.DataFrame) -> Figure:
     for panel, (name, (title, unit)) in zip(panels, shown.items(), strict=True):
         sns.barplot(frame, x="offset", y=name, ax=panel, color=COLORS[0])
         panel.set(title=title, xlabel="columns to the right of the needed digit", ylabel=unit)
+    return figure
+
+
+@rc_context(STYLE)
+def flipped(frame: pd.DataFrame) -> Figure:
+    """`limits.per_flipped_bit`: a line for each model and seed, over the length."""
+    figure, (panel,) = new_figure(size=(1.2 * WIDTH, 2.4))
+    for color, (model, own) in zip(COLORS, frame.groupby("model", sort=False), strict=False):
+        for number, (_, one) in enumerate(own.groupby("seed")):
+            label = of_model(str(model)) if number == 0 else None
+            panel.plot(one.length, one.change, color=color, linewidth=1.2, marker=".", label=label)
+    panel.axvspan(1, LONGEST, color="0.9", zorder=0)
+    panel.set(xscale="log", xlabel="bits (grey: trained)", ylabel="change of a logit per flipped bit", ylim=(0, None))
+    panel.set_xticks(lengths := sorted(frame.length.unique()), [str(length) for length in lengths])
+    panel.legend()
     return figure

@@ -5,6 +5,8 @@ a key's state and the bias there (of every head) occurs among the keys. So where
 it writes the same token. If these problems need different tokens, one of them is wrong, and training cannot help.
 """
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import torch
@@ -92,6 +94,7 @@ def of_run(run: Run) -> float:
     return under(run.spec, bias)
 
 
+@cache  # a table and a verdict ask for the same runs
 def under(own: Spec, bias: Bias) -> float:
     """The same of any model of a spec without positions that has this bias."""
     batch = smallest_problems(own.sampler, TRIED)

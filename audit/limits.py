@@ -1,0 +1,111 @@
+"""Three limits: of plain attention (Hahn 2020), of a finite bias off the lines, and of what a deep decoder sees."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pandas as pd
+import torch
+
+from abc_nb.analysis.results import identity
+from abc_nb.bias.lines import Lines
+from abc_nb.certificates.certify import contexts_of
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.sampling import Sampler
+from abc_nb.runs.store import Run
+from abc_nb.specs.experiment import Name
+from abc_nb.specs.names import ARITHMETIC
+from abc_nb.specs.spec import spec
+from abc_nb.training.evaluation import TEST_SEED, evaluating, exact_match
+from audit.results import Results
+from audit.statistics import BAR
+from audit.studies import ABLATED
+
+LENGTHS = (5, 10, 20, 40, 80, 160, 320)  # bits
+FLIPS = 16  # bits of a problem that are flipped, evenly spread
+FLOORS = (-5.0, -20.0, -80.0, -320.0, -1280.0, None)
+ASKED = 50  # problems of sixty digits, for every model and floor
+LAYERS = range(1, 7)
+MIDDLE = 40, 20  # a width and a step far from both of its ends
+
+
+def per_flipped_bit(found: Results) -> pd.DataFrame:
+    """Of Parity how far a flipped bit moves the lead of 1 over 0 at its own step: a row a model, seed and length."""
+    runs = [run for run in found.every_seed("parity-vanilla") if run.weights] + found.runs(["parity-abc"])
+    return pd.DataFrame([row for run in runs for row in changes(run)])
+
+
+def changes(run: Run) -> Iterator[dict[str, object]]:
+    model, sampler = run.model(), run.spec.sampler
+    for length in LENGTHS:
+        yield identity(run) | {"length": length, "change": change_per_bit(model, sampler, length)}
+
+
+def change_per_bit(model: Transformer, sampler: Sampler, length: int) -> float:
+    """The mean over flipped bits of one problem; the answer so far stays that of the problem as it was."""
+    batch = sampler.test_batch(length, 1, TEST_SEED)
+    zero, one = map(sampler.task.token, "01")
+    steps = torch.linspace(0, length - 1, FLIPS).round().long().unique()
+    rows, columns = torch.arange(len(steps)), torch.from_numpy(batch.layout.operands[0].columns)[steps]
+    source = batch.source.repeat(len(steps) + 1, 1)  # the last row is the problem as it was
+    source[rows, columns] = zero + one - source[rows, columns]
+    with evaluating(model):
+        targets = batch.target[:, :-1].expand(len(source), -1)
+        parts = zip(source.split(4), targets.split(4), strict=True)
+        logits = torch.cat([model(*part, batch.layout) for part in parts])
+    lead = logits[..., one] - logits[..., zero]
+    return (lead[rows, steps] - lead[-1, steps]).abs().mean().item()
+
+
+def by_floor(found: Results) -> pd.DataFrame:
+    """ABC's models, trained at minus infinity, with another bias off their lines: accuracy at sixty digits."""
+    return pd.DataFrame([row for run in found.runs([Name(t, "abc") for t in ARITHMETIC]) for row in floors(run)])
+
+
+def floors(run: Run) -> Iterator[dict[str, object]]:
+    model, batch = run.model(), run.spec.sampler.test_batch(60, ASKED, TEST_SEED)
+    for floor in FLOORS:
+        right = exact_match(model.with_bias(with_floor(model, floor)), batch)
+        title = "minus infinity" if floor is None else f"{floor:g}"
+        yield identity(run) | {"floor": title, "accuracy": right.double().mean().item()}
+
+
+def with_floor(model: Transformer, floor: float | None) -> Lines:
+    """A model's lines with another bias off them."""
+    assert isinstance(model.config.bias, Lines)
+    return replace(model.config.bias, floor=floor)
+
+
+def floors_wide(frame: pd.DataFrame) -> pd.DataFrame:
+    """`by_floor` for reading: the models that are right on 99%, of those there are, and the worst in percent."""
+    grouped = frame.groupby(["task", "floor"], sort=False).accuracy
+    counts = grouped.agg(lambda own: f"{(own >= BAR).sum()} of {len(own)}") + grouped.agg(
+        lambda own: f" ({100 * own.min():.0f})"
+    )
+    return counts.unstack()[list(dict.fromkeys(frame.floor))]
+
+
+def cones(found: Results) -> pd.DataFrame:
+    """On how many tokens a digit in the middle depends through a decoder of some layers, and in how many contexts.
+
+    Of the window with an index modulo 3 by layers, and of ABC in the paper's size. An encoder layer is left out, as
+    what it lets a digit depend on is the whole problem.
+    """
+    rows = []
+    for task in ABLATED:
+        window = spec(Name(task, "window-cyclic"), found.profile)
+        rows += [
+            {"task": task, "model": "window-cyclic", "layers": layers, "seed": ""}
+            | cone(replace(window.model, decoder_layers=layers), window.sampler)
+            for layers in LAYERS
+        ]
+        for run in found.existing([Name(task, "abc-paper-batch")]):
+            config = replace(run.spec.under(run.bias()), encoder_layers=0)
+            about = {"task": task, "model": "abc-paper-batch", "layers": config.decoder_layers, "seed": run.seed}
+            rows.append(about | cone(config, window.sampler))
+    return pd.DataFrame(rows)
+
+
+def cone(config: ModelConfig, sampler: Sampler) -> dict[str, int]:
+    contexts = contexts_of(config, sampler)
+    shape = contexts.shape(MIDDLE)
+    return {"tokens": len(shape.atoms), "contexts": contexts.count(shape)}
