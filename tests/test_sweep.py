@@ -25,8 +25,7 @@ def test_processes_give_what_one_process_gives(child: Spec, folders: Folders, mo
     jobs = [(child, 0), (child, 1)]
     alone = [runner.ensure(*job) for job in jobs]
     monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs / "together"))
-    monkeypatch.setattr(sweep, "workers", lambda: 2)
-    assert sweep.sweep(jobs) == []
+    assert sweep.sweep(jobs, processes=2) == []
     for one, job in zip(alone, jobs, strict=True):
         other = store.find(*job)
         assert other is not None and other.folder != one.folder
@@ -34,11 +33,10 @@ def test_processes_give_what_one_process_gives(child: Spec, folders: Folders, mo
     assert sweep.missing(jobs) == []
 
 
-def test_a_failure_is_named_and_the_others_go_on(tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "workers", lambda: 1)
+def test_a_failure_is_named_and_the_others_go_on(tiny: Spec, folders: Folders) -> None:
     broken = renamed(replace(tiny, tests=((1, 0),)), "broken")
     orphan = replace(child_of(broken), tests=())
-    failures = sweep.sweep([(orphan, 0), (tiny, 0), (broken, 1)])
+    failures = sweep.sweep([(orphan, 0), (tiny, 0), (broken, 1)], processes=1)
     wanted = ("successor-broken seed 0", "successor-broken seed 1", "successor-abc seed 0")
     for failure, name in zip(failures, wanted, strict=True):
         assert failure.startswith(f"{name} failed: ") and "0 problems of 1 digits are too few" in failure

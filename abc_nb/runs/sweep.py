@@ -29,7 +29,7 @@ def missing(jobs: Sequence[Job]) -> list[Job]:
     return list({experiment.key(seed): (experiment, seed) for experiment, seed in todo}.values())
 
 
-def sweep(jobs: Sequence[Job]) -> list[str]:
+def sweep(jobs: Sequence[Job], processes: int | None = None) -> list[str]:
     """Train what is missing and say how it went; returns a sentence for each run that failed, while others went on.
 
     Parents are begun before their children, which wait for them, since no run is made twice.
@@ -44,7 +44,7 @@ def sweep(jobs: Sequence[Job]) -> list[str]:
         # joblib replaces a worker whose memory has grown, and warns of it. No job is lost by that.
         warnings.filterwarnings("ignore", "A worker stopped")
         parallel = joblib.Parallel(
-            min(workers(), len(todo)), return_as="generator_unordered", batch_size=1, pre_dispatch="all"
+            min(processes or workers(), len(todo)), return_as="generator_unordered", batch_size=1, pre_dispatch="all"
         )
         ended = parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo)
         for number, (name, failure) in enumerate(ended, 1):
