@@ -142,7 +142,7 @@ def test_a_measure_is_judged_as_runs_are() -> None:
 
 def test_one_attentions_lines_decide_where_the_model_learned_or_could_not() -> None:
     alone = runs({(task, "abc"): [100.0] * 5 for task in FOUR}, cross_wrong=0.0, self_wrong=40.0)
-    assert_judged("C37", alone, "holds with changes", "20 of 20", "Parity 5 of 5", "Parity 40.")
+    assert_judged("C37", alone, "holds with changes", "20 of 20", "Parity 5 of 5", "Parity 40; in cross-attention")
     alone.loc[0, ["validation", "at_60"]] = float("nan")  # that was not trained
     found = judged("C37", alone)
     assert (found.verdict, found.runs) == ("undecided", "19 of 19 runs agree, 1 undecided")
