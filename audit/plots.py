@@ -8,7 +8,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from abc_nb.problems.tasks import LONGEST
+from abc_nb.problems.tasks import Task, single
 from abc_nb.show.pictures import COLORS, STYLE, WIDTH, new_figure
 from abc_nb.show.plots import colors_of, curves, length_axis
 from abc_nb.show.titles import length_unit, named, of_model, of_task
@@ -84,8 +84,14 @@ def flipped(frame: pd.DataFrame) -> Figure:
         for number, (_, one) in enumerate(own.groupby("seed")):
             label = of_model(str(model)) if number == 0 else None
             panel.plot(one.length, one.change, color=color, linewidth=1.2, marker=".", label=label)
-    panel.axvspan(1, LONGEST, color="0.9", zorder=0)
-    panel.set(xscale="log", xlabel="bits (grey: trained)", ylabel="change of a logit per flipped bit", ylim=(0, None))
+    panel.axvspan(4, max(map(single, Task("parity").training_widths("tight", 1))), color="0.9", zorder=0)
+    panel.set(
+        xscale="log",
+        xlabel="bits (grey: trained)",
+        ylabel="change of a logit per flipped bit",
+        xlim=(4, None),
+        ylim=(0, None),
+    )
     panel.set_xticks(lengths := sorted(frame.length.unique()), [str(length) for length in lengths])
     panel.legend()
     return figure
