@@ -153,7 +153,6 @@ def trace(problem: str) -> Figure:
         (-c - r, -r, str(digit), COLORS[2] if c == 0 or r == rows - 1 else "black", 13)
         for (r, c), digit in np.ndenumerate(digits)
     ]
-    texts += [(-1, 1.6, "column $c$", "0.3", 9), (-columns - 0.9, -1, "row $r$", "0.3", 9)]
     texts += [(-c - r - 0.2, -r + 0.2, str(carry), "gray", 8) for (r, c), carry in np.ndenumerate(carries) if carry]
     for x, y, text, color, size in texts:
         axes.text(x, y, text, ha="center", va="center", fontsize=size, color=color)
@@ -167,7 +166,7 @@ def trace(problem: str) -> Figure:
     above, before = digits[0, 2], carries[1, 0]
     said = f"The frame: {first[1]} · {second[1]} + {above} + carry {before} = {carries[1, 1]}{digits[1, 1]}"
     axes.text(-columns / 2, -rows + 0.35, said, ha="center", va="center", fontsize=10)
-    axes.set(xlim=(-columns - rows + 0.6, 1.7), ylim=(-rows + 0.1, 1.8))
+    axes.set(xlim=(-columns - rows + 0.6, 1.7), ylim=(-rows + 0.1, 1.5))
     axes.axis("off")
     return figure
 

@@ -23,7 +23,7 @@ const Break = {
     if (this.wanted === null) byId("level").value = level;
     put("level-out", `noise of ${(level * 100).toFixed(2)}% of the weights’ size${rounds.length ? ", then practice" : ""}`);
     put("broken", (rounds.length ? `${rounds.map(count).join(" wrong, then ")} wrong. ` : "") + (wrong
-      ? `${inRed(`${count(wrong)} of ${count(n)} contexts ${wrong > 1 ? "are" : "is"} wrong.`)} So it errs in every sum that holds one of them. The shortest:`
+      ? `${inRed(`${count(wrong)} of ${count(n)} contexts ${wrong > 1 ? "are" : "is"} wrong.`)} So it errs in every sum that holds ${wrong > 1 ? "one of them" : "it"}. The shortest:`
       : `${count(n)} contexts, none wrong, the smallest margin is ${margin.toFixed(1)}. ${proven("sum of every length")}`));
     put("break-picture", cone(sum, adder.cells, answer ?? right, sum.i ?? 3, { gap: 60, size: 40 }).svg(`${sum.text} by the disturbed model`));
     put("break-said", answer ? `It writes ${inRed(written(answer))}; right is ${written(right)}.`
