@@ -107,7 +107,7 @@ def test_what_is_run_in_the_lab_does_not_write_into_the_committed_figures(tmp_pa
     (tmp_path / ".installed").touch()
     command = ["make", "--silent", "lab", f"VENV={tmp_path}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert f"lab notebooks {ROOT / 'build' / 'figures'}" in done.stdout
+    assert f"/lab/tree/notebooks {ROOT / 'build' / 'figures'}" in done.stdout
 
 
 PAGES = (ROOT / "README.md", ROOT / "figures" / "REPORT.md", *sorted((ROOT / "docs").glob("*.md")))
