@@ -7,7 +7,7 @@ Outputs that follow the places of numbers or lists are in `places`, those that s
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -178,9 +178,13 @@ class Contexts(ABC):
             values[:, number] = self.tokens(batch, site, atom)
         return shape, Block(values, batch.target[:, step + 1].numpy())
 
-    @abstractmethod
     def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:
         """The operands of a problem that holds a context at a site, (1, places) each; None if none is known."""
+        return None
+
+    def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
+        """For each of these shapes the sites at which a problem of training is looked for; by default nowhere."""
+        return {shape: [] for shape in wanted}
 
     @abstractmethod
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:

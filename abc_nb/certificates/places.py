@@ -177,7 +177,7 @@ class NumberContexts(PlaceContexts):
 
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """Lowest steps first. Training starts the index at any residue: then lower places may show a shape, too."""
-        in_training: dict[Shape, list[Site]] = {shape: [] for shape in wanted}
+        in_training = super().in_training(wanted)
         for site, phase in product(self.steps(self.sampler.widths), range(self.config.position.phases())):
             shape = self.shape(site, phase)
             if shape in in_training:

@@ -5,7 +5,7 @@ computed first, and then all, in plain float32 without a bound, until as many wr
 Only the look before the first round goes through all contexts in any case, to count what is wrong. The proof is made
 once, at the end.
 
-The problems that are practised are as in training: numbers up to 2^20 at training widths, or tables of training sizes.
+The problems that are practised are as in training: numbers up to 2^20 at training widths, or lists of training lengths.
 No longer number is trained on, or looked at to decide anything. They are chosen for their contexts, so numbers kept for
 validation can be among them. A wrong context of which no such problem is found, as any of a table, is practised by
 itself: the loss is taken of the logits that the model computes from the context, without a problem around it.
@@ -254,6 +254,6 @@ def first_row(problems: Problems) -> Validation:
 
 
 def fits(sampler: Sampler, operands: Sequence[np.ndarray]) -> bool:
-    """Whether training can have numbers as large; lists and tables are as large as their width."""
+    """Whether training can have numbers as large; lists are as large as their width."""
     limit, base = sampler.task.training_limit + 1, sampler.task.base
     return not sampler.pads or all(bool(is_below(digits, limit, base)[0]) for digits in operands)

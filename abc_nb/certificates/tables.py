@@ -16,7 +16,7 @@ the rule: see `cells`. Atoms are named by where they stand, as seen from the tok
     ("cell", i, j)        the cell in row r + i and column c + j; (0, -1) is the token before, whatever that is
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache, lru_cache, partial
 from itertools import product
 from math import prod
@@ -27,13 +27,12 @@ from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, Bias
 from abc_nb.bias.lines import OUTPUT as OUTPUTS
 from abc_nb.bias.lines import Lines, on_lines
 from abc_nb.certificates.cells import Cells, Key, Offset, Situation
-from abc_nb.certificates.contexts import Atom, Block, Context, Contexts, Node, Shape, Site, Token, Wrong
+from abc_nb.certificates.contexts import Atom, Block, Contexts, Node, Shape, Site, Token, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first, wrong_among
 from abc_nb.certificates.reach import everywhere, furthest
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import EOS, SOS, Layout
 from abc_nb.problems.rules import EDGE, OUTPUT, Address, Where
 from abc_nb.problems.sampling import Batch, Sampler
@@ -125,7 +124,11 @@ class Steps:
 
 
 class TableContexts(Contexts):
-    """The contexts of a table's cells; zeros in front of a number are always a part of the problems."""
+    """The contexts of a table's cells; zeros in front of a number are always a part of the problems.
+
+    No problem is looked for that holds a context: cells are not chosen but computed, and where there is none that would
+    take minutes.
+    """
 
     def __init__(self, config: ModelConfig, sampler: Sampler) -> None:
         self.sampler, self.task, self.rule = sampler, sampler.task, sampler.task.rule
@@ -254,11 +257,3 @@ class TableContexts(Contexts):
             operands = self.sampler.draw(NO_POOL, DRAWN, width, rng)
             candidates += wrong_among(model, self.sampler, operands, width, zeros=True)
         return shortest_first(model, self.sampler, candidates)
-
-    def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:
-        """None is searched for: cells are not chosen but computed, and where none holds a context it takes minutes."""
-        return None
-
-    def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
-        """None: so contexts are practised by themselves."""
-        return {shape: [] for shape in wanted}
