@@ -85,7 +85,7 @@ function* decoderLeads(model, cells) {
     }
 }
 function* productLeads(model) {
-  for (const context of productContexts()) yield { lead: tried(model, [context]).margin };
+  for (const { seen, right } of productContexts()) yield { lead: (model.forward(seen), model.margin(right)) };
 }
 // Goes through the leads of right tokens, and tells of them in blocks.
 async function counted(leads, tell) {
