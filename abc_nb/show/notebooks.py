@@ -46,6 +46,7 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bo
     own = {name: value for name, value in parameters.items() if name in accepted}
     options: dict[str, Any] = {"kernel_name": "python3", "cwd": str(notebook.parent), "progress_bar": bar}
     options["execution_timeout"] = TIMEOUT
+    options["extra_arguments"] = ["--log-level=50"]  # a kernel that is shut down says that it was interrupted
     failure = None
     with tempfile.TemporaryDirectory() as folder, replacement(output) as temporary:
         options["config"] = Config(KernelManager={"transport": "ipc", "connection_file": f"{folder}/kernel.json"})
