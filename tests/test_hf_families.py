@@ -140,8 +140,9 @@ def table() -> str:
     rows: dict[str, list[str]] = {row: [] for row in (TAKEN, *REFUSED.values(), UNBUILT)}
     for family in names():
         rows[verdict(family)].append(family)
+    listed = {row: "all others" if row == TAKEN else ", ".join(found) for row, found in rows.items()}
     head = f"| transformers {transformers.__version__} | | families |\n| --- | --- | --- |\n"
-    return head + "".join(f"| {row} | {len(found)} | {', '.join(found)} |\n" for row, found in rows.items())
+    return head + "".join(f"| {row} | {len(rows[row])} | {shown} |\n" for row, shown in listed.items())
 
 
 def on_page() -> str:
@@ -155,7 +156,8 @@ def on_page() -> str:
 @pytest.mark.parametrize("family", SAMPLE)
 def test_a_family_is_where_the_page_says(family: str) -> None:
     rows = [line for line in on_page().splitlines() if re.search(rf"[ ,]{family}[, ]", line)]
-    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [verdict(family)]
+    refused = [verdict(family)] if verdict(family) != TAKEN else []  # the page names no family that is taken
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == refused
 
 
 @pytest.mark.long
