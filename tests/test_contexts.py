@@ -182,6 +182,17 @@ def test_contexts_of_tables_are_among_those_that_are_tried(
     assert contexts.determined()
 
 
+def test_a_token_that_follows_from_a_cell_out_of_sight_is_not_determined() -> None:
+    """Three cells above, the first row, and the zeros, which say where the table ends."""
+    task = Task.of(elementary(110))
+    config = table_model(task, ()).config
+    assert isinstance(config.bias, Lines)
+    for line in (line for line in config.bias.lines if line.attention != "source"):
+        others = tuple(other for other in config.bias.lines if replace(other, head=0) != replace(line, head=0))
+        contexts = TableContexts(replace(config, bias=replace(config.bias, lines=others)), Sampler(task))
+        assert not contexts.determined()
+
+
 def rows(block: object) -> list[tuple[int, ...]]:
     values, right = block.values, block.right  # type: ignore[attr-defined]
     return [*map(tuple, np.column_stack([values, right]).tolist())]

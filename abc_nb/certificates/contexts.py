@@ -155,10 +155,19 @@ class Contexts(ABC):
         """All contexts of a shape, each once."""
 
     def determined(self) -> bool:
-        """Whether every context has one right token, which any model needs; False where there are too many to ask."""
-        every = (np.concatenate([block.values for block in self.blocks(shape)]) for shape in self.shapes)
-        few = sum(self.counts.values()) <= ASKED
-        return few and all(len(np.unique(values, axis=0)) == len(values) for values in every)
+        """Whether what a step sees decides its token, which any model needs; False where there is too much to ask.
+
+        Steps of several shapes can see the same, and a context can have tokens that its step does not see.
+        """
+        if sum(self.counts.values()) > ASKED:
+            return False
+        seen = dict[Node, list[np.ndarray]]()
+        for shape in self.shapes:
+            columns = [shape.atoms.index(atom) for atom in sorted(shape.root.atoms)]
+            blocks = [np.column_stack([block.values[:, columns], block.right]) for block in self.blocks(shape)]
+            seen.setdefault(shape.root, []).append(distinct(np.concatenate(blocks)))
+        every = (distinct(np.concatenate(rows)) for rows in seen.values())
+        return all(len(rows) == len(distinct(rows[:, :-1])) for rows in every)
 
     @abstractmethod
     def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:
@@ -189,3 +198,8 @@ class Contexts(ABC):
     @abstractmethod
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """The shortest problems with wrong contexts that a model gets wrong, at most `counterexamples.MOST`."""
+
+
+def distinct(rows: np.ndarray) -> np.ndarray:
+    """Rows of tokens, each once."""
+    return np.unique(rows.astype(np.int16), axis=0)

@@ -67,9 +67,10 @@ class Steps:
         return Where(step // self.columns, step % self.columns, self.rows, self.columns)
 
     def root(self, step: int) -> Node:
-        reads = zip(self.needed(step), self.task.rule.reads, strict=True)
-        names = {self.digit(atom, step): atom for atom, at in reads if atom and at.operand != OUTPUT}
-        return Node(1, Token(self.before(step), 0), self.keys("self", step, {}), self.keys("cross", step, names))
+        reads = [(atom, at) for atom, at in zip(self.needed(step), self.task.rule.reads, strict=True) if atom]
+        cells = {step + 1 + atom[1] * self.columns + atom[2]: atom for atom, at in reads if at.operand == OUTPUT}
+        digits = {self.digit(atom, step): atom for atom, at in reads if at.operand != OUTPUT}
+        return Node(1, Token(self.before(step), 0), self.keys("self", step, cells), self.keys("cross", step, digits))
 
     def before(self, step: int) -> Atom:
         return BEFORE if step else ("token", self.task.token(SOS), 0)
@@ -97,7 +98,8 @@ class Steps:
     def keys(self, name: Attention, step: int, names: dict[int, Atom]) -> tuple[tuple[bytes, Token], ...]:
         """The open keys of a step with the bias of every head, named by `names` or the first line that opens each.
 
-        A digit that decides the cell has that name alone: on a diagonal its row's digit is one of a column, too.
+        What decides the cell has that name alone: on a diagonal its row's digit is one of a column, too, and in a
+        narrow table a cell of the row above is the second token before.
         """
         lines, opened = self.opened[name]
         values, names = dict[int, np.ndarray](), dict(names)
