@@ -121,11 +121,11 @@ def test_links_of_a_page_lead_to_files_of_the_project(page: Path) -> None:
 
 
 def test_the_page_of_folders_has_the_rooms_in_the_order_of_the_contract_and_modules_that_exist() -> None:
-    rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", (ROOT / "docs" / "folders.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|(.*)\|$", (ROOT / "docs" / "folders.md").read_text(), re.MULTILINE)
     contract, *_ = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     assert [f"abc_nb.{room}" for room, _ in rows] == contract["layers"][::-1]
-    named = [ROOT / "abc_nb" / room / module for room, modules in rows for module in re.findall(r"`(\S+)`", modules)]
-    assert len(named) > 40
+    named = [ROOT / "abc_nb" / room / module for room, text in rows for module in re.findall(r"`(\S+\.py)`", text)]
+    assert named
     assert [path for path in named if not path.exists()] == []
 
 
