@@ -3,12 +3,15 @@
 from dataclasses import dataclass, replace
 
 from abc_nb.bias.lines import Lines
+from abc_nb.calibration.calibrate import Determining
 from abc_nb.certificates.certify import Certificate
 from abc_nb.certificates.practice import practise
+from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.rules import Rule
 from abc_nb.problems.sampling import Sampler
-from abc_nb.problems.tasks import Task
+from abc_nb.problems.tasks import Task, Width, pair
+from abc_nb.runs.arithmetic import lines_of
 from abc_nb.specs.spec import Spec, specify_task
 from abc_nb.training.evaluation import answers
 from abc_nb.training.problems import train
@@ -44,13 +47,42 @@ def spec_of(rule: Rule) -> Spec:
     return replace(spec, model=spec.under(replace(spec.model.bias, lines=lines)))
 
 
-def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9) -> Taught:
+@dataclass(frozen=True)
+class Widest(Sampler):
+    """Problems of the largest training size alone.
+
+    The cells of a small table follow from its first row, and a plain model may learn that instead of the rule.
+    """
+
+    @property
+    def widths(self) -> tuple[Width, ...]:
+        return (max(super().widths, key=pair),)
+
+
+def read_out(spec: Spec, seed: int) -> Lines:
+    """The lines of a plain model's attention, the fewest that determine every token (ABC); InputError if none do."""
+    plain, sampler = (
+        specify_task(spec.task, "vanilla", "quick"),
+        Widest(spec.task, width_count=spec.sampler.width_count),
+    )
+    model = plain.build(seed)
+    train(model, sampler, plain.training, seed)
+    calibrated = lines_of(spec, model, sampler.calibration_batch(seed), Determining())
+    if not calibrated.skill:
+        raise InputError(f"the lines of a plain model do not determine {spec.task.title}: take another seed, or ABS")
+    return calibrated.bias
+
+
+def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9, by_hand: bool = True) -> Taught:
     """Train a small Transformer on short problems of a rule, and on what it gets wrong, until it is certified.
 
-    Its bias is made by hand: see `spec_of`. There are `steps` of training, and at most so many `rounds` of practice.
-    The certificate says whether that was enough. InputError for a rule that can have no certificate.
+    Its bias is made by hand (`spec_of`), or read out of a plain model that is trained first (`read_out`). There are
+    `steps` of training, and at most so many `rounds` of practice. The certificate says whether that was enough.
+    InputError for a rule that can have no certificate.
     """
     spec = spec_of(rule)
+    if not by_hand:
+        spec = replace(spec, model=spec.under(read_out(spec, seed)))
     model, training = spec.build(seed), replace(spec.training, steps=steps, hold=steps // 2)
     train(model, spec.sampler, training, seed)
     done = practise(model, spec.sampler, replace(training.slower(), steps=100, warmup=10, hold=20), seed, rounds)

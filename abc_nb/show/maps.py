@@ -80,13 +80,10 @@ def windows(*wanted: Window, width: int = 6) -> Figure:
         mask(axis, window.opened(layouts[kind], name, 0)[0].numpy())
         with_tokens(axis, ["$", *queries[:-1]] if name == "self" else keys, queries)
         what = "self-attention" if name == "self" else f"cross-attention, {kind}"
-        side = (
-            {"none": ", this place", "one": ", one side", "both": ", both sides"}[window.sides]
-            if name == "cross" and window.w
-            else ""
-        )
+        cross = {"none": "w=0", "one": f"w={window.w}, one side", "both": f"w={window.w}, both sides"}
+        opened = cross[window.sides] if name == "cross" and window.w else f"w={window.w}"
         axis.set(
-            title=f"{what}\nw={window.w}{side}",
+            title=f"{what}\n{opened}",
             aspect="equal",
             xlabel="tokens written so far" if name == "self" else "token of the problem",
         )

@@ -26,8 +26,8 @@ const Break = {
       ? `${inRed(`${count(wrong)} of ${count(n)} contexts ${wrong > 1 ? "are" : "is"} wrong.`)} So it errs in every sum that holds ${wrong > 1 ? "one of them" : "it"}. The shortest:`
       : `${count(n)} contexts, none wrong, the smallest margin is ${margin.toFixed(1)}. ${proven("sum of every length")}`));
     put("break-picture", cone(sum, adder.cells, answer ?? right, sum.i ?? 3, { gap: 60, size: 40 }).svg(`${sum.text} by the disturbed model`));
-    put("break-said", answer ? `It writes ${inRed(written(answer))}; right is ${written(right)}.`
-      : failed.sum ? `It wrote ${inRed(written(failed.answer))}. After practice it writes ${inGreen(written(right))}.` : "");
+    put("break-said", answer ? `${sum.text} = ${inRed(written(answer))}; right is ${written(right)}.`
+      : failed.sum ? `It wrote ${sum.text} = ${inRed(written(failed.answer))}. After practice it writes ${inGreen(written(right))}.` : "");
     byId("practise").disabled = !wrong;
   },
   async practise() {

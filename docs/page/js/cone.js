@@ -54,6 +54,7 @@ const Cone = {
   },
   async tryAll() {
     byId("try-all").disabled = true;
+    put("try-all", "Trying them…");
     const pen = byId("map").getContext("2d");
     pen.clearRect(0, 0, 305, 106);
     byId("map-still").style.opacity = 0.3; // what the builder found, until it is found again
@@ -70,6 +71,7 @@ const Cone = {
     tell(this.result);
     if (!this.result.wrong) byId("map-verdict").innerHTML += proven("sum of every length");
     this.light(rightTokens(this.sum)[this.i]);
+    put("try-all", "Try them again");
     byId("try-all").disabled = false;
   },
 };

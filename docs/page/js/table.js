@@ -14,7 +14,7 @@ const Table = {
   typed() {
     const factors = ["first", "second"].map((id) => byId(id).value.trim()), fine = factors.every((text) => /^\d{1,6}$/.test(text));
     put("table-error", fine ? "" : "Two factors of one to six digits, please.");
-    if (!fine) return;
+    if (!fine) return put("table-result", "");
     const [a, b] = factors.map((text) => [...text].reverse().map(Number)), exact = String(factors[0] * factors[1]);
     const table = productTable(a, b, (four) => product.says(four)), said = productOf(table);
     Object.assign(this, { a, b, table, right: productTable(a, b, cellOf).rows });

@@ -3,22 +3,24 @@ const Type = {
   sum: readSum("0314159+0271828", 7),
   start() {
     byId("type-form").onsubmit = (event) => (event.preventDefault(), this.typed(byId("sum").value));
-    byId("without").onclick = () => this.typed("314159+271828");
-    byId("with").onclick = () => this.typed("0314159+0271828");
+    byId("without").onclick = () => this.typed(byId("sum").value.replace(/\b0+(?=\d)/g, ""));
+    byId("with").onclick = () => this.typed(byId("sum").value.replace(/\d+/g, "0$&"));
     byId("length").oninput = () => this.show(piAndE(+byId("length").value), false);
     this.draw();
   },
   typed(text) {
     const sum = readSum(text, 7), long = sum?.places > 61;
     put("sum-error", !sum ? "Two numbers with a plus between them, please." : long ? "At most sixty digits here, please." : "");
+    clearInterval(this.timer);
     if (sum && !long) this.show(sum);
+    else for (const name of ["plain", "abc", "yours"]) put(`${name}-verdict`, "");
   },
   // Shows a sum and the answers to it, a digit at a time unless it is sliding.
   show(sum, slowly = !calm) {
     clearInterval(this.timer);
     this.sum = sum;
     byId("sum").value = sum.text;
-    put("length-out", `${sum.places - 1} digits`);
+    put("length-out", `${Math.max(...sum.text.split("+").map((number) => number.length))} digits`);
     let shown = slowly ? 0 : Infinity;
     const next = () => (this.draw(++shown), shown > sum.places && clearInterval(this.timer));
     if (slowly) this.timer = setInterval(next, Math.max(25, Math.min(120, 1400 / sum.places)));
