@@ -9,7 +9,7 @@ from abc_nb.certificates.practice import practise
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.rules import Rule
-from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task, Width, pair
 from abc_nb.runs.arithmetic import lines_of
 from abc_nb.specs.spec import Spec, specify_task
@@ -59,15 +59,17 @@ class Widest(Sampler):
         return (max(super().widths, key=pair),)
 
 
-def read_out(spec: Spec, seed: int) -> Lines:
-    """The lines of a plain model's attention, the fewest that determine every token (ABC); InputError if none do."""
-    plain, sampler = (
-        specify_task(spec.task, "vanilla", "quick"),
-        Widest(spec.task, width_count=spec.sampler.width_count),
-    )
+def plain_model(spec: Spec, seed: int) -> tuple[Transformer, Batch]:
+    """A plain model of a spec's task, trained on its largest size, and problems to average its attention over."""
+    plain, sampler = specify_task(spec.task, "vanilla", "quick"), Widest(spec.task, width_count=spec.sampler.width_count)
     model = plain.build(seed)
     train(model, sampler, plain.training, seed)
-    calibrated = lines_of(spec, model, sampler.calibration_batch(seed), Determining())
+    return model, sampler.calibration_batch(seed)
+
+
+def read_out(spec: Spec, model: Transformer, batch: Batch) -> Lines:
+    """The lines of a plain model's attention, the fewest that determine every token (ABC); InputError if none do."""
+    calibrated = lines_of(spec, model, batch, Determining())
     if not calibrated.skill:
         raise InputError(f"the lines of a plain model do not determine {spec.task.title}: take another seed, or ABS")
     return calibrated.bias
@@ -76,13 +78,14 @@ def read_out(spec: Spec, seed: int) -> Lines:
 def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9, by_hand: bool = True) -> Taught:
     """Train a small Transformer on short problems of a rule, and on what it gets wrong, until it is certified.
 
-    Its bias is made by hand (`spec_of`), or read out of a plain model that is trained first (`read_out`). There are
+    Its bias is made by hand (`spec_of`), or read out of a plain model that is trained first (`read_out`), which takes
+    minutes. There are
     `steps` of training, and at most so many `rounds` of practice. The certificate says whether that was enough.
     InputError for a rule that can have no certificate.
     """
     spec = spec_of(rule)
     if not by_hand:
-        spec = replace(spec, model=spec.under(read_out(spec, seed)))
+        spec = replace(spec, model=spec.under(read_out(spec, *plain_model(spec, seed))))
     model, training = spec.build(seed), replace(spec.training, steps=steps, hold=steps // 2)
     train(model, spec.sampler, training, seed)
     done = practise(model, spec.sampler, replace(training.slower(), steps=100, warmup=10, hold=20), seed, rounds)

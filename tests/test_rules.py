@@ -1,6 +1,7 @@
 """Rules: a reader's in a few lines, machines against plain loops, and what is computed from a rule instead of said."""
 
 import pickle
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,8 @@ from abc_nb.problems.automaton import automaton_of
 from abc_nb.problems.machines import BUSY_BEAVER, elementary, turing
 from abc_nb.problems.spans import Pattern, spans_in
 from abc_nb.problems.tasks import REGISTRY
+from abc_nb.specs.spec import specify_task
+from abc_nb.taught import Widest, read_out, spec_of
 
 ROWS = st.lists(st.integers(0, 1), min_size=1, max_size=12)
 
@@ -47,6 +50,18 @@ def test_a_readers_rule_is_taught_and_proven() -> None:
         "x 0 | 0 0 1 1",
         "x 0 | 0 1 1 1",
     ]
+
+
+def test_lines_are_read_out_where_they_determine_the_rule() -> None:
+    """A model under lines by hand looks along these; an untrained plain one along none that are enough."""
+    spec = spec_of(RULE_110)
+    batch = Widest(spec.task, width_count=3).calibration_batch(0, 50)
+    assert batch.layout.row == 6 and isinstance(spec.model.bias, Lines)
+    by_hand = {replace(line, value=0.0) for line in spec.model.bias.lines if line.attention != "source"}
+    assert {replace(line, value=0.0) for line in read_out(spec, spec.build(0), batch).lines} == by_hand
+    plain = specify_task(spec.task, "vanilla", "quick").build(0)
+    with pytest.raises(InputError, match="the lines of a plain model do not determine my-110"):
+        read_out(spec, plain, batch)
 
 
 def problem_of(first: list[int], rows: int) -> str:
