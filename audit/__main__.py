@@ -9,12 +9,13 @@ from functools import partial
 from abc_nb import cli
 from abc_nb.common import paths
 
-COMMANDS = ("machines", "notebooks", "report", "reproduce", "sweep")  # all others are those of abc-nb
+COMMANDS = ("limits", "machines", "notebooks", "report", "reproduce", "sweep")  # all others are those of abc-nb
 
 
 def build_parser() -> cli.Parser:
     parser = cli.Parser(prog="python -m audit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=cli.Parser)
+    commands.add_parser("limits", help="measure flipped bits and finite biases of the shipped models anew")
     sub = commands.add_parser("machines", help="train and certify machines and other rules, those that are missing")
     sub.add_argument("rule", nargs="*", metavar="RULE", help="as in rule-110 (default: all of the study)")
     sub.add_argument(
@@ -42,11 +43,13 @@ def run(arguments: argparse.Namespace) -> int:
     from abc_nb.runs import sweep
     from abc_nb.show import notebooks
     from abc_nb.specs.spec import SEEDS, spec
-    from audit import NOTEBOOKS, machines, report, studies
+    from audit import NOTEBOOKS, limits, machines, report, studies
     from audit.reproduce import reproduce
     from audit.results import Results
 
-    if arguments.command == "machines":
+    if arguments.command == "limits":
+        limits.study()
+    elif arguments.command == "machines":
         print(machines.study(arguments.rule, arguments.seeds).drop(columns="device").to_string(index=False))
     elif arguments.command == "notebooks":
         notebooks.refresh(arguments.notebook, NOTEBOOKS)

@@ -1,7 +1,11 @@
-"""Three limits: of plain attention (Hahn 2020), of a finite bias off the lines, and of what a deep decoder sees."""
+"""Three limits: of plain attention (Hahn 2020), of a finite bias off the lines, and of what a deep decoder sees.
 
-from collections.abc import Iterator
+The first two, measured of shipped weights, are in `results/flipped_bits.csv` and `results/floors.csv`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import torch
@@ -9,12 +13,15 @@ import torch
 from abc_nb.analysis.results import identity
 from abc_nb.bias.lines import Lines
 from abc_nb.certificates.certify import contexts_of
+from abc_nb.common.devices import one_thread
+from abc_nb.common.files import write_text
+from abc_nb.common.paths import SHIPPED
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.runs.store import Run
 from abc_nb.specs.experiment import Name
 from abc_nb.specs.names import ARITHMETIC
-from abc_nb.specs.spec import spec
+from abc_nb.specs.spec import SEEDS, spec
 from abc_nb.training.evaluation import TEST_SEED, evaluating, exact_match
 from audit.results import Results
 from audit.statistics import BAR
@@ -30,8 +37,11 @@ MIDDLE = 40, 20  # a width and a step far from both of its ends
 
 def per_flipped_bit(found: Results) -> pd.DataFrame:
     """Of Parity how far a flipped bit moves the lead of 1 over 0 at its own step: a row a model, seed and length."""
-    runs = [run for run in found.every_seed("parity-vanilla") if run.weights] + found.runs(["parity-abc"])
-    return pd.DataFrame([row for run in runs for row in changes(run)])
+    return rows_of(changes, parities(found))
+
+
+def parities(found: Results) -> list[Run]:
+    return [run for run in found.every_seed("parity-vanilla") if run.weights] + found.runs(["parity-abc"])
 
 
 def changes(run: Run) -> Iterator[dict[str, object]]:
@@ -58,7 +68,11 @@ def change_per_bit(model: Transformer, sampler: Sampler, length: int) -> float:
 
 def by_floor(found: Results) -> pd.DataFrame:
     """ABC's models, trained at minus infinity, with another bias off their lines: accuracy at sixty digits."""
-    return pd.DataFrame([row for run in found.runs([Name(t, "abc") for t in ARITHMETIC]) for row in floors(run)])
+    return rows_of(floors, calibrated(found))
+
+
+def calibrated(found: Results) -> list[Run]:
+    return found.runs([Name(task, "abc") for task in ARITHMETIC])
 
 
 def floors(run: Run) -> Iterator[dict[str, object]]:
@@ -73,6 +87,28 @@ def with_floor(model: Transformer, floor: float | None) -> Lines:
     """A model's lines with another bias off them."""
     assert isinstance(model.config.bias, Lines)
     return replace(model.config.bias, floor=floor)
+
+
+FILES: dict[Callable[[Run], Iterator[dict[str, object]]], Path] = {
+    changes: SHIPPED / "flipped_bits.csv",
+    floors: SHIPPED / "floors.csv",
+}
+
+
+def rows_of(measure: Callable[[Run], Iterator[dict[str, object]]], runs: Sequence[Run]) -> pd.DataFrame:
+    """What a measure's file has of the weights of these runs; of others they are measured, which takes seconds each."""
+    known = dict([*pd.read_csv(FILES[measure]).groupby("weights")])
+    parts = [known[run.checksum] if run.checksum in known else pd.DataFrame(measure(run)) for run in runs]
+    return pd.concat(parts, ignore_index=True).drop(columns="weights", errors="ignore")
+
+
+def study() -> None:
+    """Measure the shipped weights and write both files."""
+    found = Results("quick", "shipped", SEEDS)
+    with one_thread():
+        for measure, runs in ((changes, parities(found)), (floors, calibrated(found))):
+            rows = pd.concat([pd.DataFrame(measure(run)).assign(weights=run.checksum) for run in runs])
+            write_text(FILES[measure], rows.to_csv(index=False))
 
 
 def floors_wide(frame: pd.DataFrame) -> pd.DataFrame:
