@@ -10,7 +10,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from helpers import array, integers
+from helpers import array, integers, places_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -160,10 +160,14 @@ def test_nested_lists_have_so_many_elements_and_are_one_list(length: int, base: 
 
 
 @given(BASES, st.lists(st.integers(0, 10**12), min_size=1, max_size=8), st.integers(0, 10**14), st.data())
-def test_is_below_compares_like_integers(base: int, numbers: list[int], bound: int, data: st.DataObject) -> None:
+def test_numbers_are_compared_and_counted_like_integers(
+    base: int, numbers: list[int], bound: int, data: st.DataObject
+) -> None:
     bound = data.draw(st.sampled_from([bound, numbers[0], numbers[0] + 1]))  # equality and its neighbour too
     below = writing.is_below(array(numbers, base, 45), bound, base)
     assert below.tolist() == [number < bound for number in numbers]
+    for number in (bound, base ** len(numbers) - 1, base ** len(numbers)):
+        assert writing.digit_count(number, base) == places_of(number, base)
 
 
 # ---- what shipped models were trained and tested on

@@ -83,11 +83,12 @@ def check_fields(value: Any) -> None:
 
 
 hints = cache(get_type_hints)  # of a class, by field
+parts = cache(lambda hint: (get_origin(hint), get_args(hint)))
 
 
 def fits(value: Any, hint: Any) -> bool:
     """Whether a value is of the type that a field is annotated with."""
-    kind, inner = get_origin(hint), get_args(hint)
+    kind, inner = parts(hint)
     if kind is Literal:
         return value in inner
     if kind is UnionType:

@@ -1,6 +1,7 @@
 """Digit arrays: numbers of any length as arrays (samples, places), least significant digit first."""
 
 from collections.abc import Iterable
+from math import log2
 
 import numpy as np
 
@@ -10,7 +11,10 @@ Digits = np.ndarray  # (samples, places), least significant first
 
 def digit_count(number: int, base: int) -> int:
     """Digits of a number; zero has one."""
-    return len(np.base_repr(number, base))
+    count = max(1, int((int(number).bit_length() - 1) / log2(base)))  # so many at least
+    while base**count <= number:
+        count += 1
+    return count
 
 
 def to_digits(numbers: np.ndarray, base: int, places: int) -> Digits:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -66,6 +66,7 @@ class Widths:
         base = self.rule.counted_in or self.base
         return base ** (length - 1), base**length
 
+    @lru_cache(maxsize=1024)  # noqa: B019 (a frozen value, and few of them)
     def largest(self, number: int) -> int:
         """The largest result of operands up to `number`, or the operand where results don't grow."""
         written = np.base_repr(number, self.base).lower() if self.pads else ""
