@@ -178,7 +178,7 @@ def rows(model: str, accuracy: dict[int, list[float]], task: str = "Addition") -
 
 def interrupted_and_resumed(chosen: Spec, monkeypatch: pytest.MonkeyPatch) -> store.Run:
     """The run of four steps that was stopped after three, was not there then, and went on."""
-    monkeypatch.setattr("abc_nb.training.fit.CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(Training, "every", -1.0)
 
     def stop(progress: Progress) -> None:
         if progress.step == 3:

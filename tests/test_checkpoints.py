@@ -1,6 +1,6 @@
 """Checkpoints: an interrupted training ends as an uninterrupted one, and damage is noticed."""
 
-import math
+import shutil
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -9,36 +9,35 @@ from typing import Literal
 import pytest
 from helpers import SHORT, TINY, all_rates, assert_same_weights, new_training
 
-from abc_nb.training import fit
 from abc_nb.training.fit import Progress, Training, read_checkpoint
 
 
-def interrupt(run: Training, path: Path, monkeypatch: pytest.MonkeyPatch, saved: int = 4, stopped: int = 5) -> None:
-    """Train with a checkpoint after each step up to `saved`, and stop after step `stopped`."""
-    monkeypatch.setattr(fit, "CHECKPOINT_SECONDS", -1.0)
+def interrupt(run: Training, path: Path, stopped: int = 5) -> None:
+    """Train with a checkpoint after each step, stop after step `stopped`, and leave the checkpoint of step 4."""
+    run.every = -1.0
 
     def report(progress: Progress) -> None:
-        if progress.step == saved:
-            monkeypatch.setattr(fit, "CHECKPOINT_SECONDS", math.inf)
+        if progress.step == 4:
+            shutil.copy(path, path.with_suffix(".kept"))
         if progress.step == stopped:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run.run(path, report)
-    assert path.exists()
+    path.with_suffix(".kept").replace(path)
 
 
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("stopped", [4, 5])
 def test_an_interrupted_training_ends_bit_for_bit_like_an_uninterrupted_one(
-    optimizer: Literal["muon", "adamw"], dropout: float, stopped: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    optimizer: Literal["muon", "adamw"], dropout: float, stopped: int, tmp_path: Path
 ) -> None:
     config, model = replace(SHORT, optimizer=optimizer), replace(TINY, dropout=dropout)
     whole = new_training(config, model)
     progress = whole.run()
     path = tmp_path / "checkpoint.pt"
-    interrupt(new_training(config, model), path, monkeypatch, stopped=stopped)
+    interrupt(new_training(config, model), path, stopped)
     again = new_training(config, model, seed=99)  # other initial weights: all must come from the checkpoint
     steps: list[int] = []
     resumed = again.run(path, lambda progress: steps.append(progress.step))
@@ -51,27 +50,25 @@ def test_an_interrupted_training_ends_bit_for_bit_like_an_uninterrupted_one(
 def test_seconds_add_up_over_resumptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, path = count(), tmp_path / "checkpoint.pt"
     monkeypatch.setattr("abc_nb.training.fit.time.perf_counter", lambda: float(next(clock)))
-    interrupt(new_training(), path, monkeypatch, saved=4, stopped=4)
+    interrupt(new_training(), path, stopped=4)
     assert new_training().run(path).seconds == 8.0
 
 
 @pytest.mark.parametrize(
     "damaged", [b"", b"this is not a checkpoint\n" * 100, None], ids=["emptied", "text", "truncated"]
 )
-def test_after_damage_a_training_starts_anew_with_a_warning(
-    damaged: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_damage_a_training_starts_anew_with_a_warning(damaged: bytes | None, tmp_path: Path) -> None:
     path, whole = tmp_path / "checkpoint.pt", all_rates(new_training())
-    interrupt(new_training(), path, monkeypatch)
+    interrupt(new_training(), path)
     path.write_bytes(path.read_bytes()[:-100] if damaged is None else damaged)
     with pytest.warns(UserWarning, match=r"checkpoint.pt is damaged: its training starts anew"):
         assert all_rates(new_training(), path) == whole
 
 
-def test_no_altered_byte_changes_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_altered_byte_changes_what_is_read(tmp_path: Path) -> None:
     """It is noticed, or it was one that says nothing, such as a date."""
     path = tmp_path / "checkpoint.pt"
-    interrupt(new_training(), path, monkeypatch)
+    interrupt(new_training(), path)
     content, expected = path.read_bytes(), new_training()
     expected.resume(path)
     places, noticed = range(0, len(content), 211), 0

@@ -23,8 +23,7 @@ from abc_nb.problems.sampling import Batch
 from abc_nb.runs import arithmetic, runner, store
 from abc_nb.runs.store import Run
 from abc_nb.specs.spec import Spec, spec
-from abc_nb.training import fit
-from abc_nb.training.fit import Progress
+from abc_nb.training.fit import Progress, Training
 from abc_nb.training.problems import train
 
 
@@ -57,7 +56,7 @@ def test_a_finished_run_is_not_made_again_and_another_seed_is_another_run(run: R
 def train_and_die(folder: str) -> None:
     os.environ["ABC_NB_RUNS"] = folder
     torch.set_num_threads(1)
-    fit.CHECKPOINT_SECONDS = 0.0
+    Training.every = 0.0
     runner.ensure(longer_experiment(), 0, lambda progress: progress.step == 30 and os.kill(os.getpid(), signal.SIGKILL))
 
 

@@ -24,8 +24,6 @@ from abc_nb.common.devices import tensor_cores
 from abc_nb.common.files import replacement
 from abc_nb.training.recipe import Recipe, Validation
 
-CHECKPOINT_SECONDS = 5.0
-
 
 @dataclass
 class Progress:
@@ -51,6 +49,8 @@ class Training:
     for later ones, such as problems that were answered wrong; a checkpoint holds it. `progress` is that of trainings
     before, which this one goes on counting; its recipe starts anew.
     """
+
+    every = 5.0  # seconds from one checkpoint to the next
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Training:
                 self.progress.seconds = time.perf_counter() - start
                 if (self.progress.step - self.first) % self.recipe.validate_every == 0:
                     self.add_row(loss)
-                if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                if checkpoint is not None and time.monotonic() - saved > self.every:
                     self.save(checkpoint)
                     saved = time.monotonic()
                 if report is not None:
