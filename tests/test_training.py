@@ -164,10 +164,9 @@ def test_any_model_is_fitted_to_any_loss_and_random_numbers_go_on_as_before() ->
     assert len(progress.history) == 60 and progress.history[-1]["loss"] < 0.3 * progress.history[0]["loss"]
 
 
-def test_a_status_says_in_a_log_once_in_half_a_minute_where_a_training_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_status_says_in_a_log_once_in_half_a_minute_where_a_training_stands() -> None:
     now, stream = [0.0], io.StringIO()
-    monkeypatch.setattr("abc_nb.training.status.time.monotonic", lambda: now[0])
-    with Status("addition-abs", stream) as status:
+    with Status("addition-abs", stream, clock=lambda: now[0]) as status:
         for step in range(1, 101):
             now[0] += 1
             status(Progress(step, end=100, history=[{"accuracy": 0.5}] if step > 50 else []))

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Self, TextIO
 
 from abc_nb.training.fit import Progress
@@ -12,16 +13,22 @@ REDRAWN, LOGGED = 0.2, 30.0  # seconds from one line to the next, on a terminal 
 class Status:
     """Given the progress of a training again and again, says it on standard error; `name` is that of its model."""
 
-    def __init__(self, name: str, stream: TextIO | None = None, terminal: bool | None = None) -> None:
-        self.name, self.stream = name, stream or sys.stderr
+    def __init__(
+        self,
+        name: str,
+        stream: TextIO | None = None,
+        terminal: bool | None = None,
+        clock: Callable[[], float] = time.monotonic,  # in seconds
+    ) -> None:
+        self.name, self.stream, self.clock = name, stream or sys.stderr, clock
         self.terminal = self.stream.isatty() if terminal is None else terminal
-        self.shown = time.monotonic()  # when there was a line last
+        self.shown = clock()  # when there was a line last
         self.stage: object = None  # what goes on, with the time and the count at its begin
         self.begin, self.first = self.shown, 0
 
     def __call__(self, progress: Progress) -> None:
         """Show the progress, unless a line was shown just now."""
-        now, trying = time.monotonic(), progress.tried < progress.contexts
+        now, trying = self.clock(), progress.tried < progress.contexts
         count = progress.tried if trying else progress.step
         if (progress.round, trying) != self.stage:
             self.stage, self.begin, self.first = (progress.round, trying), now, count

@@ -25,7 +25,7 @@ from abc_nb.hf.attach import attach
 from abc_nb.hf.certificates import BETAS
 from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import VALIDATION, generator
-from abc_nb.problems.spans import END
+from abc_nb.problems.spans import END, Pattern
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.fit import fit
 from abc_nb.training.recipe import OneCycle
@@ -55,31 +55,41 @@ def text_loss(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> flo
         return loss_of(model, tokenizer, rows).item()
 
 
-def tested(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tests: dict[int, int]) -> pd.DataFrame:
+def tested(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, patterns: Sequence[Pattern], tests: dict[int, int]
+) -> pd.DataFrame:
     """Exact answers, units first and with their ends, to the problems that a path is tested on."""
     rows = []
-    for row, pattern, operands, text in tqdm([*asked(tokenizer, PATTERNS, tests)], delay=3, leave=False):
+    for row, pattern, operands, text in tqdm([*asked(tokenizer, patterns, tests)], delay=3, leave=False):
         answer = pattern.answer(operands) + END
         rows.append(row | {"right": reply(model, tokenizer, text, len(answer), None) == answer})
     return counted(rows)
 
 
 @one_thread()
-def made(name: str, steps: int = STEPS, seed: int = 0) -> dict[str, Any]:
+def made(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    name: str,
+    rate: float,
+    mixture: Mixture = MIXTURE,
+    tests: dict[int, int] = TESTS,
+    steps: int = STEPS,
+    seed: int = 0,
+) -> dict[str, Any]:
     """Train all weights under ABS or plain on rows of the mixture, and test them."""
-    model, tokenizer = load()
     before = text_loss(model, tokenizer)
     if name == "ABS":
         layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
-        attach(model, SpanLines.one_key_per_head(PATTERNS, heads, layers), spans=tokenizer)
+        attach(model, SpanLines.one_key_per_head(mixture.patterns, heads, layers), spans=tokenizer)
 
     def losses(step: int, rows: int) -> Iterator[Tensor]:
         with torch.autocast(model.device.type, torch.bfloat16):  # which takes a quarter of the time
-            loss = loss_of(model, tokenizer, MIXTURE.training_batch(seed, step, rows).texts)
+            loss = loss_of(model, tokenizer, mixture.training_batch(seed, step, rows).texts)
         yield loss
 
     start = time.process_time()  # of this process: others wait for the same processor
-    recipe = OneCycle(steps, ROWS, RATES[name], BETAS, weight_decay=0.0, clip=1.0, fused=True)
+    recipe = OneCycle(steps, ROWS, rate, BETAS, weight_decay=0.0, clip=1.0, fused=True)
     progress = fit(model, losses, recipe, seed, report=Status(name))
     return {
         "steps": steps,
@@ -88,7 +98,7 @@ def made(name: str, steps: int = STEPS, seed: int = 0) -> dict[str, Any]:
         "losses": [round(row["loss"], 3) for row in progress.history],
         "seconds": round(time.process_time() - start),
         "text": [before, text_loss(model, tokenizer)],
-        "tests": tested(model, tokenizer, TESTS).to_dict("records"),
+        "tests": tested(model, tokenizer, mixture.patterns, tests).to_dict("records"),
         "everyday": [reply(model, tokenizer, chat(tokenizer, each), 30, None) for each in EVERYDAY],
     }
 
@@ -96,5 +106,5 @@ def made(name: str, steps: int = STEPS, seed: int = 0) -> dict[str, Any]:
 if __name__ == "__main__":
     for name in sys.argv[1:] or RATES:
         facts = shipped()
-        facts["whole"] = facts.get("whole", {}) | {name: made(name)}
+        facts["whole"] = facts.get("whole", {}) | {name: made(*load(), name, RATES[name])}
         print(write_text(RESULTS, json.dumps(facts, indent=1) + "\n"))
