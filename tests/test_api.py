@@ -11,7 +11,6 @@ from conftest import Folders
 import abc_nb
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.runs.store import Run
 from abc_nb.specs.spec import spec
 
 
@@ -26,9 +25,7 @@ def test_what_is_no_seed_or_number_of_problems_is_an_input_error(folders: Folder
     assert not folders.runs.exists()
 
 
-def test_the_documented_way_from_attention_to_a_bias_runs_as_it_stands(
-    vanilla: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_documented_way_from_attention_to_a_bias_runs_as_it_stands() -> None:
     """Planted anti-diagonals come out as lines, and as a bias for a thousand digits."""
     text = (paths.ROOT / "docs" / "transformers.md").read_text()
     *_, read, applied, own = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
@@ -46,7 +43,6 @@ def test_the_documented_way_from_attention_to_a_bias_runs_as_it_stands(
     exec(applied, names)
     assert names["mixed"].isfinite().all(), "the step of the end has no line"
     assert (names["longer"][:, torch.arange(1000), 1000 - torch.arange(1000)] == 0).all()
-    monkeypatch.setattr(abc_nb, "load", lambda _: vanilla)
     exec(own, names)
     assert names["calibrated"].bias.lines
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb.bias.base import Attention, key_count
+from abc_nb.bias.lines import Lines
 from abc_nb.bias.window import Window
-from abc_nb.calibration import of_model
 from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate
 from abc_nb.calibration.of_model import (
     SHARES,
@@ -27,10 +27,10 @@ from abc_nb.calibration.of_model import (
 )
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import Sinusoidal
-from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Batch
-from abc_nb.training.evaluation import record
+from abc_nb.training.evaluation import correct_digits, record
 
 TWO_LAYERS = ModelConfig(width=8, heads=2, feed_forward=16, decoder_layers=2, position=Sinusoidal(3))
 INFINITY = float("inf")
@@ -97,19 +97,18 @@ FIXED = [Calibration(share=0.05, floor=-1.0, empty="transparent"), replace(PAPER
 
 @pytest.mark.parametrize("settings", FIXED)
 def test_a_given_threshold_is_taken_whatever_survives_with_every_key_off_the_lines_closed(
-    settings: Calibration, monkeypatch: pytest.MonkeyPatch
+    settings: Calibration,
 ) -> None:
-    asked: list[Transformer] = []
-    monkeypatch.setattr(of_model, "correct_digits", lambda model, batch: asked.append(model) or torch.zeros(2))
     model, batch = build(TWO_LAYERS), problems()
-    found = calibrate_model(model, batch, settings)
+    found, read, asked = calibrate_model(model, batch, settings), average_attention(model, batch), list[Lines]()
     assert found.tried.share.tolist() == [settings.share]
-    assert found.bias == bias_from_attention(average_attention(model, batch), batch.layout, settings)
+    assert found.bias == bias_from_attention(read, batch.layout, settings)
+    sparsest(read, batch.layout, settings, lambda bias: asked.append(bias) or 0.0)  # type: ignore[func-returns-value]
     (under,) = asked
-    torch.testing.assert_close(under.state_dict(), model.state_dict(), rtol=0, atol=0)
     for name, layer in WHERE:
         expected = torch.where(found.bias.covers(batch.layout, name, layer), 0.0, -INFINITY)
-        torch.testing.assert_close(under.config.bias.dense(batch.layout, name, layer, 2), expected)
+        torch.testing.assert_close(under.dense(batch.layout, name, layer, 2), expected)
+    assert found.skill == correct_digits(model.with_bias(under), batch).float().mean()
 
 
 def test_a_head_of_a_decoder_only_model_keeps_no_line_where_it_hardly_looks() -> None:

@@ -21,8 +21,9 @@ import abc_nb
 from abc_nb.cli import main
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.runs import store, sweep
+from abc_nb.runs import store
 from abc_nb.runs.store import Run
+from abc_nb.show.notebooks import refresh
 from abc_nb.specs.names import every_name
 
 SMOKE = ["--profile", "smoke"]
@@ -111,7 +112,7 @@ def test_another_recipe_is_another_run(
 
 
 def test_a_sweep_makes_what_is_missing(folders: Folders, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "workers", lambda: 1)
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # of cores
     for made in (2, 0):
         first, *rest = output(capsys, "sweep", "addition-vanilla", "--seeds", "0-1", *SMOKE).splitlines()
         assert first == f"runs asked for: 2, to be made: {made}"
@@ -121,15 +122,13 @@ def test_a_sweep_makes_what_is_missing(folders: Folders, capsys: Capture, monkey
 def test_a_notebook_is_run_in_place_and_its_figures_go_where_they_should(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path)
-    monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
     monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
     parameters = new_code_cell("value = 1", metadata={"tags": ["parameters"]})
     prints = new_code_cell("import os; print(value, os.environ['ABC_NB_FIGURES'])")
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
     path = tmp_path / "01_one.ipynb"
     nbformat.write(new_notebook(cells=[parameters, prints], metadata=kernel), path)
-    assert main(["notebooks", "01_one"]) == 0
+    refresh(["01_one"], tmp_path)
     done = nbformat.read(path, 4)
     assert done.cells[-1].outputs[0].text.strip() == f"1 {tmp_path / 'figures'}"
     assert "papermill" not in path.read_text() and "version" not in done.metadata.get("language_info", {})

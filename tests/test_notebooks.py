@@ -142,8 +142,7 @@ def reproduced(folder: Path) -> str:
         patched.setenv("ABC_NB_FIGURES", str(folder / "figures"))
         patched.setattr(look, "EXAMPLES", 3)  # untrained models are wrong on most contexts
         patched.setattr(tables, "DRAWN", 100)  # and on most problems
-        for module in (notebooks, sweep):
-            patched.setattr(module, "workers", lambda: 1)
+        patched.setenv("LOKY_MAX_CPU_COUNT", "1")  # of cores
         with pytest.MonkeyPatch.context() as training:  # not of the machine that notebook 8 teaches
             training.setattr(practice, "MOST", 250)  # for each of 20 steps: models with more are not practised
             assert sweep.sweep(jobs) == []
