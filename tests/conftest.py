@@ -46,6 +46,15 @@ def forked_kernels() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The browser's program. Without it a test is skipped; where CI is set, its absence is a failure."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None and os.environ.get("CI"):
+        pytest.fail("Chromium is not installed: apt-get install chromium")
+    return found or pytest.skip("Chromium is not installed")
+
+
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """FlexAttention computes at once: tracing it, as it does when it is called alone, takes most of the time."""

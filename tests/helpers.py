@@ -79,6 +79,8 @@ def half_trained(config: ModelConfig, batch: Batch, vocabulary_size: int, seed: 
     return model
 
 
+CHROMIUM = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+CHROMIUM += ["--disable-sync", "--no-first-run"]
 TINY = ModelConfig(width=8, heads=2, feed_forward=16, encoder_layers=1, decoder_layers=1)
 SHORT = TrainingConfig(steps=8, batch=8, held_batch=8, warmup=2, again=3, validate_every=3, validation=12)
 SAMPLER = Sampler(Task("addition"), width_count=3)

@@ -1,7 +1,6 @@
 """The explorers in a real JupyterLab and a real Chromium: typed into, moved by keyboard, looked at.
 
 They are long tests; test_widgets.py does the same with the widgets alone.
-Without Chromium these tests are skipped; where CI is set, its absence is a failure.
 """
 
 import json
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 
 import nbformat
 import pytest
+from helpers import CHROMIUM
 from nbformat.v4 import new_code_cell, new_notebook
 
 pytest.importorskip("playwright", reason="Playwright is not installed: pip install -e '.[dev]'")
@@ -22,22 +22,12 @@ from playwright.sync_api import Locator, Page, expect, sync_playwright
 from abc_nb.common import paths
 
 pytestmark = pytest.mark.long
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-ARGUMENTS += ["--disable-sync", "--no-first-run"]
 SECONDS = 1000  # Playwright counts milliseconds
 CELLS = [
     'import abc_nb\n\nabc_nb.explore_attention("addition-vanilla", "123+989")',
     'abc_nb.explore_calibration("addition-vanilla")',
     'from abc_nb.show.exhibits import scene\n\nscene("cone", 1120)',
 ]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None and os.environ.get("CI"):
-        pytest.fail("Chromium is not installed: apt-get install chromium")
-    return found or pytest.skip("Chromium is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +67,7 @@ def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 def page(lab: str, chromium: str) -> Iterator[Page]:
     """The notebook, with all its cells run from the menu and an explorer in each."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM)
         opened = browser.new_page(viewport={"width": 1400, "height": 900})
         opened.set_default_timeout(30 * SECONDS)
         opened.goto(lab)

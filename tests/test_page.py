@@ -1,12 +1,7 @@
-"""The page docs/index.html in a real Chromium, offline: what it computes, against Python's integers and the package.
+"""The page docs/index.html in a real Chromium, offline: what it computes, against Python's integers and the package."""
 
-Without Chromium these tests are skipped; where CI is set, its absence is a failure.
-"""
-
-import os
 import random
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +15,7 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 import torch
+from helpers import CHROMIUM
 
 import abc_nb
 from abc_nb.model.eight_bits import round_weights
@@ -31,22 +27,15 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[1]
 PAGE, SOURCE = ROOT / "docs" / "index.html", ROOT / "docs" / "page"
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-ARGUMENTS += ["--disable-sync", "--no-first-run"]
 PATIENT = 120_000  # milliseconds: a busy machine takes its time
 FIVE = [[0, 0], [1, 0], [0, 1], [1, 1], [2, 1]]
 EDGE = END = 10
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None and os.environ.get("CI"):
-        pytest.fail("Chromium is not installed: apt-get install chromium")
-    if found is None:
-        pytest.skip("Chromium is not installed")
+def browser(chromium: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        launched = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM)
         yield launched
         launched.close()
 
