@@ -3,6 +3,7 @@
 import io
 import re
 from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -30,6 +31,7 @@ NBVAL += [f"--nbval-sanitize-with={Path(__file__).parent / 'sanitize.cfg'}"]
 NBVAL += [f"-pno:{plugin}" for plugin in ("xdist", "cacheprovider", "faulthandler", "unraisableexception")]
 
 
+@cache  # to read a notebook is to check it against a schema
 def code_cells(path: Path) -> list[nbformat.NotebookNode]:
     return [cell for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"]
 
