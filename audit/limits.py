@@ -97,8 +97,9 @@ FILES: dict[Callable[[Run], Iterator[dict[str, object]]], Path] = {
 
 def rows_of(measure: Callable[[Run], Iterator[dict[str, object]]], runs: Sequence[Run]) -> pd.DataFrame:
     """What a measure's file has of the weights of these runs; of others they are measured, which takes seconds each."""
-    known = dict([*pd.read_csv(FILES[measure]).groupby("weights")])
-    parts = [known[run.checksum] if run.checksum in known else pd.DataFrame(measure(run)) for run in runs]
+    known = {str(weights): rows for weights, rows in pd.read_csv(FILES[measure]).groupby("weights")}
+    weights = [str(run.checksum) for run in runs]
+    parts = [known[own] if own in known else pd.DataFrame(measure(run)) for run, own in zip(runs, weights, strict=True)]
     return pd.concat(parts, ignore_index=True).drop(columns="weights", errors="ignore")
 
 
@@ -107,7 +108,7 @@ def study() -> None:
     found = Results("quick", "shipped", SEEDS)
     with one_thread():
         for measure, runs in ((changes, parities(found)), (floors, calibrated(found))):
-            rows = pd.concat([pd.DataFrame(measure(run)).assign(weights=run.checksum) for run in runs])
+            rows = pd.concat([pd.DataFrame(measure(run)).assign(weights=str(run.checksum)) for run in runs])
             write_text(FILES[measure], rows.to_csv(index=False))
 
 

@@ -71,7 +71,7 @@ def test_no_altered_byte_changes_what_is_read(tmp_path: Path) -> None:
     interrupt(new_training(), path)
     content, expected = path.read_bytes(), new_training()
     expected.resume(path)
-    places, noticed = range(0, len(content), 211), 0
+    places, noticed = range(0, len(content), 1009), 0
     for at in places:
         path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
         if read_checkpoint(path) is None:
