@@ -61,7 +61,10 @@ class Widest(Sampler):
 
 def plain_model(spec: Spec, seed: int) -> tuple[Transformer, Batch]:
     """A plain model of a spec's task, trained on its largest size, and problems to average its attention over."""
-    plain, sampler = specify_task(spec.task, "vanilla", "quick"), Widest(spec.task, width_count=spec.sampler.width_count)
+    plain, sampler = (
+        specify_task(spec.task, "vanilla", "quick"),
+        Widest(spec.task, width_count=spec.sampler.width_count),
+    )
     model = plain.build(seed)
     train(model, sampler, plain.training, seed)
     return model, sampler.calibration_batch(seed)

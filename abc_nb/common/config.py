@@ -83,7 +83,12 @@ def check_fields(value: Any) -> None:
 
 
 hints = cache(get_type_hints)  # of a class, by field
-parts = cache(lambda hint: (get_origin(hint), get_args(hint)))
+
+
+@cache
+def parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The origin and the arguments of a type, as of `tuple[int, ...]`."""
+    return get_origin(hint), get_args(hint)
 
 
 def fits(value: Any, hint: Any) -> bool:
