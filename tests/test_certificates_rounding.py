@@ -137,7 +137,7 @@ def test_one_sum_by_hand() -> None:
     with torch.no_grad():
         linear.weight.copy_(torch.tensor([[3.0, 4.0]]))
         linear.bias.fill_(0.0)
-    gain = rules.gain(linear, norm, 0.0)
+    gain = rules.gain(linear, norm, 2**0.5)
     assert float(gain.error) == pytest.approx(5, rel=2e-3)
     assert float(gain.own) == pytest.approx(5 * U * 5 * 2**0.5, rel=3e-3)  # five roundings of |3 x| + |4 y|
     _, error = rules.normed(norm, torch.tensor([[1.0, -1.0]]), torch.tensor([1e-2]))

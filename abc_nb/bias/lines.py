@@ -161,6 +161,11 @@ class Lines(Bias):
             dealt += [("self", "above", OUTPUT, right + 1) for right in layout.above]
         return of_keys(dealt, [("source", "diagonal", PROBLEM, 0)], heads, layers)
 
+    @staticmethod
+    def one_key_of_problem(layout: Layout, heads: int, layers: int) -> "Lines":
+        """The same without the answer: the token written last is the query's own, which is enough for one layer."""
+        return of_keys(keys_of(layout, 2), [("source", "diagonal", PROBLEM, 0)], heads, layers)
+
     def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
         """The lines of one attention; none for one that was not calibrated."""
         return tuple(line for line in self.lines if (line.attention, line.layer) == (attention, layer))

@@ -22,6 +22,7 @@ from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import NumberContexts
 from abc_nb.certificates.rounding import AtOnce, Exact, Rounding, check_finite
 from abc_nb.certificates.states import States
+from abc_nb.certificates.sums import exact_sums
 from abc_nb.certificates.tables import TableContexts
 from abc_nb.common.config import sha256_of, to_data
 from abc_nb.common.devices import one_thread
@@ -44,6 +45,10 @@ IN_FLOAT32 = (
 IN_FLOAT64 = (
     "This holds in float64, in whatever order numbers are summed, and in exact arithmetic. Float32 is not covered: "
     "rounding there is too large for a proof in some contexts."
+)
+EXACT = (
+    " In float64 no number is rounded at all, on any processor: each sum is a whole multiple of a power of two, "
+    "and less than 2^53 of them."
 )
 SampledContexts = NumberContexts | TableContexts  # of a sampler's problems
 
@@ -152,17 +157,18 @@ def attempt(model: Transformer, contexts: Contexts) -> Attempt:
     count, wrong, wide = (sum(getattr(result, name) for result in results) for name in ("contexts", "wrong", "wide"))
     left, bound = min(result.left for result in results), max(result.bound for result in results)
     shown = [(result.shape, context) for result in results for context in result.examples]
-    arithmetic = IN_FLOAT64 if wide else IN_FLOAT32
+    sums, arithmetic = exact_sums(model, contexts), IN_FLOAT64 if wide else IN_FLOAT32
     certificate = Certificate(
         task=task.name,
         base=task.base,
-        statement=f"{contexts.statement} {arithmetic}",
+        statement=f"{contexts.statement} {arithmetic}{EXACT * (sums is not None)}",
         certified=wrong == 0 and left > 0,
         contexts=count,
         wrong=wrong,
         margin=min(result.margin for result in results),
         counterexamples=tuple(contexts.counterexamples(model, shown)),
-        rounding={"bits": 64 if wide else 32, "bound": bound, "left": left, "float64": wide},
+        rounding={"bits": 64 if wide else 32, "bound": bound, "left": left, "float64": wide}
+        | ({} if sums is None else {"unit": sums.unit, "units": sums.units}),
         seconds=round(time.perf_counter() - start, 2),
         device=model.head.weight.device.type,
         facts={"task": task.name, "base": task.base} | contexts.facts,
@@ -192,9 +198,14 @@ class Passes:
         self.plain, self.single, self.double = Exact(model), Rounding(model), Rounding(double)
         self.closer = Rounding(double, self.single.u)
         self.mixed = AtOnce(model), AtOnce(double)
+        self.exact = exact_sums(model, contexts) is not None
         self.known: dict[tuple[Rounding, ...], tuple[Shape, States]] = {}
 
     def __call__(self, shape: Shape, block: Block) -> Leads:
+        if self.exact:  # what is computed in float64; evaluations in float32 are near it
+            margin, left = self.leads(shape, block, self.closer)
+            wide = ~(left > 0)
+            return Leads(margin, np.where(wide, margin, left), wide)
         count = len(block)
         margin, left, wide = np.zeros(count), np.full(count, -np.inf), np.zeros(count, bool)
 

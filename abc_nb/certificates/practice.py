@@ -10,7 +10,8 @@ No longer number is trained on, or looked at to decide anything. They are chosen
 validation can be among them. A wrong context of which no such problem is found, as any of a table, is practised by
 itself: the loss is taken of the logits that the model computes from the context, without a problem around it.
 
-Weights are rounded to 8 bits before each look, so that what is certified takes a quarter of the space.
+Weights are rounded to 8 bits before each look, so that what is certified takes a quarter of the space; to 5 in a model
+without norms, so that its sums need not round.
 """
 
 import math
@@ -31,7 +32,7 @@ from abc_nb.certificates.look import Known, block_of, wrong_contexts
 from abc_nb.certificates.rounding import Exact
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
-from abc_nb.model.eight_bits import round_weights
+from abc_nb.model.eight_bits import LARGEST, OF_FEW, round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import is_below
 from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
@@ -90,6 +91,7 @@ def until_certified(
     rounds: int,
     progress: Progress,
     report: Report | None = None,
+    largest: int = LARGEST,
 ) -> Practised:
     """Round the weights, and train on what is wrong, at most so many rounds, until all certificates hold.
 
@@ -103,7 +105,7 @@ def until_certified(
             report(progress)
 
     while True:
-        round_weights(model)
+        round_weights(model, largest)
         wrong.append(trial.look(ENOUGH if wrong else math.inf, count))
         ended = len(wrong) > rounds
         if ended or not wrong[-1]:
@@ -240,8 +242,10 @@ def practise(
         rates = recipe if progress.round <= QUICK else recipe.slower()
         fit(model, practice.losses, rates, seed, problems.validate, progress=progress, report=report)
 
-    round_weights(model)
-    practised = until_certified(model, trial, fit_round, rounds, Progress(history=[first_row(problems)]), report)
+    largest = OF_FEW if model.config.norm == "none" else LARGEST
+    round_weights(model, largest)
+    progress = Progress(history=[first_row(problems)])
+    practised = until_certified(model, trial, fit_round, rounds, progress, report, largest)
     return replace(practised, alone=sum(map(len, practice.alone.values())))
 
 

@@ -127,12 +127,22 @@ class Rounding:
         found: T = self.known[make, *given]
         return found
 
-    def gain(self, linear: nn.Linear, norm: nn.Module, length: float, parts: int = 1) -> Gain:
-        """A map after a LayerNorm, or of states of at most this length where there is none."""
-        weight, bias = linear.weight.double(), linear.bias.double().abs()
-        scale, shift = torch.ones(1).double(), torch.zeros(self.width).double()
+    def scale(self, norm: nn.Module) -> tuple[Tensor, Tensor]:
+        """What a LayerNorm multiplies states by and adds to them (D,); without one they stay as they are."""
         if isinstance(norm, nn.LayerNorm):
-            scale, shift, length = norm.weight.double(), norm.bias.double(), self.width**0.5
+            return norm.weight.double(), norm.bias.double()
+        return torch.ones_like(self.weight[0]).double(), torch.zeros_like(self.weight[0]).double()
+
+    def longest(self, norm: nn.Module, states: Tensor, errors: Tensor) -> float:
+        """No state is longer after a LayerNorm, before its scale; without one it is one of a few powers of two."""
+        if isinstance(norm, nn.LayerNorm):
+            return self.width**0.5
+        most = float((self.length(states) + 2 * errors).detach().max())
+        return 2.0 ** math.ceil(math.log2(most + TINY)) if math.isfinite(most) else math.inf
+
+    def gain(self, linear: nn.Linear, norm: nn.Module, length: float, parts: int = 1) -> Gain:
+        """A map after a LayerNorm, or of states as they are, of at most this length."""
+        weight, bias, (scale, shift) = linear.weight.double(), linear.bias.double().abs(), self.scale(norm)
         error, own, most = [], [], []
         for part, plus in zip(weight.chunk(parts), bias.chunk(parts), strict=True):
             error.append(largest(part * scale))
@@ -144,19 +154,20 @@ class Rounding:
     def plain(self, linear: nn.Linear) -> Plain:
         return Plain(largest(linear.weight), largest(linear.weight.abs()), float(linear.bias.detach().double().norm()))
 
-    def attention(self, attention: MultiHeadAttention, norm: nn.Module) -> Attention:
-        query, by_head = (self.gain(attention.query, norm, 0.0, parts) for parts in (1, attention.heads))
+    def attention(self, attention: MultiHeadAttention, norm: nn.Module, length: float) -> Attention:
+        query, by_head = (self.gain(attention.query, norm, length, parts) for parts in (1, attention.heads))
         heads = [largest(part) for part in attention.out.weight.chunk(attention.heads, 1)]
         return Attention(query, by_head, self.plain(attention.out), self.weight.new_tensor(heads))
 
-    def both(self, up: nn.Linear, down: nn.Linear, norm: nn.LayerNorm) -> float:
+    def both(self, up: nn.Linear, down: nn.Linear, norm: nn.Module) -> float:
         """The two maps of a feed-forward network without what is between them."""
-        return largest(down.weight.double() @ (up.weight.double() * norm.weight.double()))
+        return largest(down.weight.double() @ (up.weight.double() * self.scale(norm)[0]))
 
-    def head(self, head: nn.Linear, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    def head(self, head: nn.Linear, norm: nn.Module, length: float) -> tuple[Tensor, Tensor]:
         """For each two tokens, how much the difference of their logits makes of an error, and its own: (V, V) each."""
-        weight = head.weight.double() * norm.weight.double()
-        terms = weight.norm(dim=1) * self.width**0.5 + head.weight.double().abs() @ norm.bias.double().abs()
+        scale, shift = self.scale(norm)
+        weight = head.weight.double() * scale
+        terms = weight.norm(dim=1) * length + head.weight.double().abs() @ shift.abs()
         own = self.gamma(self.width + 3) * (terms + head.bias.double().abs())
         apart = (weight[:, None] - weight).norm(dim=-1)
         return (apart * SLACK).to(self.weight), ((own[:, None] + own) * SLACK).to(self.weight)
@@ -211,12 +222,15 @@ class Rounding:
         off = (error + self.gamma(size + 12) * length) / least + size**0.5 * scale
         return y, torch.where((least > 0) & (part < STEADY), off * SLACK, torch.inf)
 
-    def forward(self, maps: tuple[nn.Linear, nn.Linear], norm: nn.LayerNorm, hidden: Tensor, error: Tensor) -> Tensor:
-        """A feed-forward network of two maps whose `hidden` numbers follow from states that are off by `error`.
+    def forward(
+        self, maps: tuple[nn.Linear, nn.Linear], norm: nn.Module, normed: tuple[Tensor, Tensor], hidden: Tensor
+    ) -> Tensor:
+        """A feed-forward network of two maps, whose `hidden` numbers follow from `normed` states with their errors.
 
         Between two inputs ReLU is a diagonal matrix of numbers from 0 to 1, that is half of 1 and half of -1 to 1.
         """
-        first, down = self.once(self.gain, maps[0], norm, 0.0), self.once(self.plain, maps[1])
+        error, down = normed[1], self.once(self.plain, maps[1])
+        first = self.once(self.gain, maps[0], norm, self.longest(norm, *normed))
         whole = (self.once(self.both, *maps, norm) + down.error * first.error) / 2
         length = self.given(hidden, first) + 2 * first(error)
         return whole * error + down.error * first.own + self.rounded(down, maps[1].in_features, length)
@@ -275,12 +289,12 @@ class Rounding:
         return change + self.of_values(by, sizes, share * factor[:, None], to_value)
 
     def lead(
-        self, head: nn.Linear, norm: nn.LayerNorm, logits: Tensor, right: Tensor, error: Tensor
+        self, head: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], logits: Tensor, right: Tensor
     ) -> tuple[Tensor, Tensor]:
         """By how much the right token leads, and what rounding leaves of its lead over each other token: (N,) both."""
-        apart, own = self.once(self.head, head, norm)
+        apart, own = self.once(self.head, head, norm, self.longest(norm, *normed))
         place = right[:, None]
-        left = logits.gather(1, place) - logits - self.times * (apart[right] * error[:, None] + own[right])
+        left = logits.gather(1, place) - logits - self.times * (apart[right] * normed[1][:, None] + own[right])
         return lead(logits, right), left.scatter(1, place, torch.inf).amin(1)
 
 
@@ -311,11 +325,11 @@ class AtOnce(Rounding):
         return errors[rows[:1]]  # all of them are the same
 
     def lead(
-        self, head: nn.Linear, norm: nn.LayerNorm, logits: Tensor, right: Tensor, error: Tensor
+        self, head: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], logits: Tensor, right: Tensor
     ) -> tuple[Tensor, Tensor]:
-        apart, own = self.once(self.head, head, norm)
+        apart, own = self.once(self.head, head, norm, self.longest(norm, *normed))
         ahead = lead(logits, right)
-        return ahead, ahead - self.times * (apart * error + own).max()
+        return ahead, ahead - self.times * (apart * normed[1] + own).max()
 
 
 class Exact(Rounding):
@@ -332,7 +346,7 @@ class Exact(Rounding):
         return errors[:, None].expand(-1, 2)
 
     def lead(
-        self, head: nn.Linear, norm: nn.LayerNorm, logits: Tensor, right: Tensor, error: Tensor
+        self, head: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], logits: Tensor, right: Tensor
     ) -> tuple[Tensor, Tensor]:
         return (lead(logits, right),) * 2
 
@@ -357,9 +371,13 @@ def check_finite(model: Transformer) -> None:
         if not math.isfinite(norm):
             raise InputError(f"no certificate: {name} has numbers that are not finite; train the model again")
     most, root = max(norms.values()) + 1, model.config.width**0.5
-    normed, embedded = most * root + most, most * root + root
-    mapped = most * max(normed, embedded) + most  # queries, keys, values and hidden numbers
-    if max(mapped, embedded + 3 * len(model.decoder) * (most * mapped + most)) > LARGEST:
+    normed = mapped = state = most * root + most  # and no embedding is longer
+    for _ in range(3 * len(model.decoder)):
+        mapped = (
+            most * (state if model.config.norm == "none" else normed) + most
+        )  # queries, keys, values, hidden numbers
+        state += most * mapped + most
+    if max(mapped, state) > LARGEST:
         raise InputError("no certificate: weights are so large that products can overflow; train the model again")
 
 

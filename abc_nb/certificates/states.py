@@ -112,11 +112,10 @@ class States:
     def leads(self, root: Node, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """By how much the right token after the root's step leads, and what rounding leaves of that: some at a time."""
         layer, norm, head = self.layer(root), self.model.decoder_norm, self.model.head
-        assert isinstance(norm, nn.LayerNorm)
 
         def lead(some: Tensor) -> tuple[Tensor, Tensor]:
-            normed, off = self.rules.normed(norm, *layer(some))
-            return self.rules.lead(head, norm, product(head, normed), right[some], off)
+            normed = self.rules.normed(norm, *layer(some))
+            return self.rules.lead(head, norm, normed, product(head, normed[0]), right[some])
 
         return in_threads(self.threads, lead, self.every.split(ROWS if self.rules.one_by_one else AT_ONCE))
 
@@ -273,7 +272,7 @@ class States:
         (up, _, _, down), norm = layer.feed_forward, layer.forward_residual.norm
         assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
         hidden = product(up, normed[0], "relu")
-        x, off = state[0] + product(down, hidden), self.rules.forward((up, down), norm, hidden, normed[1])
+        x, off = state[0] + product(down, hidden), self.rules.forward((up, down), norm, normed, hidden)
         return x, self.rules.added(x, state[1] + off)
 
     def keys(self, attention: MultiHeadAttention, keys: Sequence[Key], norm: nn.Module) -> Seen | None:
@@ -295,7 +294,7 @@ class States:
         """
         states = torch.cat([part.states for part in parts])
         errors = self.rules.worst(torch.cat([part.errors for part in parts])).expand(len(states))
-        length = 0.0 if isinstance(norm, nn.LayerNorm) else float((states.norm(dim=1) + 2 * errors).detach().max())
+        length = self.rules.longest(norm, states, errors)
         heads, bias = attention.heads, bias.to(states)
         opened = bias > -torch.inf
         several = bool((opened.sum(0) > 1).any())
@@ -331,7 +330,10 @@ class States:
             x = x + attention.out.bias
             return x, rules.added(x, error)
         keys, sizes, rows = seen.keys, seen.sizes, seen.rows[chosen]
-        by, moved = rules.once(rules.attention, attention, norm), rules.of(keys.moved, rows)
+        by, moved = (
+            rules.once(rules.attention, attention, norm, rules.longest(norm, x, error)),
+            rules.of(keys.moved, rows),
+        )
         if sizes.many.any():
             means, seen_by = mixed(query, keys.table, rows, keys.bias, rules.one_by_one)
             seen_by = seen_by or rules.at_most(by, sizes, rows.shape[1])

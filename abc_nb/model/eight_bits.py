@@ -7,20 +7,21 @@ from torch import Tensor, nn
 
 EXPONENT = ".exponent"  # end of the name of the exponents of two that belong to a tensor
 LARGEST = 127
+OF_FEW = 15  # for sums that are not to round: whole numbers of 5 bits
 
 
 @torch.no_grad()
-def round_weights(model: nn.Module) -> None:
-    """Round all weights of a model to 8 bits each."""
+def round_weights(model: nn.Module, largest: int = LARGEST) -> None:
+    """Round all weights of a model to 8 bits each, or fewer."""
     for weights in model.parameters():
-        weights.copy_(value(*split(weights)))
+        weights.copy_(value(*split(weights, largest)))
 
 
-def split(weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Whole numbers from -127 to 127 like `weights`, and an exponent of two for each row; a vector is one row."""
+def split(weights: Tensor, largest: int = LARGEST) -> tuple[Tensor, Tensor]:
+    """Whole numbers up to 127 like `weights`, and an exponent of two for each row; a vector is one row."""
     rows = weights.float().reshape(-1, weights.shape[-1] if weights.ndim else 1)
-    exponent = torch.frexp(rows.abs().amax(1)).exponent - LARGEST.bit_length()
-    whole = torch.ldexp(rows, -exponent[:, None]).round().clamp(-LARGEST, LARGEST)
+    exponent = torch.frexp(rows.abs().amax(1)).exponent - largest.bit_length()
+    whole = torch.ldexp(rows, -exponent[:, None]).round().clamp(-largest, largest)
     return whole.to(torch.int8).reshape(weights.shape), exponent.to(torch.int8)
 
 

@@ -23,8 +23,6 @@ from abc_nb.problems.layouts import SourceIndex
 class ModelConfig:
     """A model's sizes and kind (v4 appendix B); the vocabulary size comes from the task."""
 
-    RETIRED = (("norm", "pre"),)  # fields of older records
-
     width: int = 64  # D, embedding size
     heads: int = 8
     feed_forward: int = 256
@@ -35,6 +33,7 @@ class ModelConfig:
     bias: Bias = field(default_factory=Causal)
     source_index: SourceIndex = "right"  # what source tokens are counted by
     kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
+    norm: Literal["pre", "none"] = "pre"  # a LayerNorm before every part of a layer and before the logits, or none
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -54,6 +53,10 @@ class ModelConfig:
 
     def attention(self) -> MultiHeadAttention:
         return MultiHeadAttention(self.width, self.heads, self.dropout, self.position)
+
+    def normed(self) -> Any:
+        """A LayerNorm, or a module that gives what it is given."""
+        return nn.LayerNorm(self.width) if self.norm == "pre" else nn.Identity()
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class Residual(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.norm, self.dropout = nn.LayerNorm(config.width), nn.Dropout(config.dropout)
+        self.norm, self.dropout = config.normed(), nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, change: Tensor) -> Tensor:
         return x + self.dropout(change)

@@ -130,9 +130,19 @@ DECODER_ABC = decoder_only(ABC, source_index="right", parent="decoder-vanilla", 
 BY_HAND = scaffold(
     "One key per head", positions.NoPosition(), arrangement="natural", training=recipes.ANEW, tested="long"
 )
+ONE_KEY = decoder_only(BY_HAND, bias=Lines.one_key_per_head, source_index="right")
+EXACT = replace(  # without norms, so that no sum need be rounded: see `certificates.sums`
+    ONE_KEY,
+    title="One key per head, exact",
+    bias=Lines.one_key_of_problem,
+    size=layers(0, 1) | {"norm": "none"},
+    training=recipes.DIRECT,
+    tested="few_beyond",
+)
 DECODER_ONLY = {
     "decoder-vanilla": decoder_only(BASIC["vanilla"]),
-    "decoder-abs-unpractised": decoder_only(BY_HAND, bias=Lines.one_key_per_head, source_index="right"),
+    "decoder-abs-unpractised": ONE_KEY,
+    "exact-unpractised": EXACT,
     "decoder-abc-unpractised": DECODER_ABC,
     "decoder-abc-twice-unpractised": replace(DECODER_ABC, title="ABC twice", parent="decoder-abc-unpractised"),
 }

@@ -56,6 +56,8 @@ PLAIN = training(TrainingConfig())
 SCAFFOLD = training(TrainingConfig(steps=1800, held_batch=64, hold=500, learned=0.99))
 # New weights under lines: validated on many problems, since it is accepted only if none of them is wrong.
 ANEW = training(TrainingConfig(steps=1000, held_batch=64, hold=300, learned=0.99, validation=4096))
+# One layer that sees what a token follows from.
+DIRECT = training(TrainingConfig(steps=600, held_batch=64, hold=300, learned=0.99))
 PRACTICE = {profile: slowly(recipe) for profile, recipe in SCAFFOLD.items()}
 # A table of one size is learned from more problems at once than tables of several sizes under a bias.
 TRACED = training(TrainingConfig(steps=1000, held_batch=64, hold=500, learned=0.9, again=0))

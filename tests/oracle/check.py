@@ -15,6 +15,7 @@ from abc_nb.common.errors import InputError
 from oracle.enumerate import Question, contexts, questions, settled
 from oracle.forward import Forward, State
 from oracle.geometry import Facts, Tree, Width
+from oracle.whole import InWhole
 
 ROWS = 2**19  # contexts computed at once
 SAID = ("task", "base", "arrangement", "narrowest")  # what a statement is about: all that a check takes from one
@@ -49,7 +50,7 @@ def check(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], mod
     if checksum(weights) != certificate["weights"] or sha256_of(bias) != certificate["bias"]:
         raise InputError("this certificate belongs to other weights or another bias: certify the model again")
     count, wrong, margin, left = 0, 0, float("inf"), float("inf")
-    forward = Forward(weights, facts)
+    forward = (InWhole if model["norm"] == "none" else Forward)(weights, facts)
     blocks = (block for question in asked(facts, bias) for block in margins(forward, question))
     for found, bound in tqdm(blocks, unit=" blocks", delay=3, mininterval=1, leave=False):
         count, wrong = count + len(found), wrong + int((~(found > 0)).sum())
@@ -65,7 +66,7 @@ def check(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], mod
 
 def of_model(weights: Mapping[str, np.ndarray], model: Mapping[str, Any]) -> dict[str, Any]:
     """What weights and configuration say of a model."""
-    if "decoder_norm.weight" not in weights or model["encoder_layers"]:
+    if (model["norm"] == "pre") != ("decoder_norm.weight" in weights) or model["encoder_layers"]:
         raise InputError("the checker knows no model whose LayerNorms come after its sums, or with encoder layers")
     position = model["position"]
     if position["type"] not in ("NoPosition", "Sinusoidal") or (position.get("period", 1) is None):
@@ -100,7 +101,7 @@ def asked(facts: Facts, bias: dict[str, Any]) -> Iterable[Question]:
     return found.values()
 
 
-def margins(model: Forward, question: Question) -> Iterator[State]:
+def margins(model: Forward | InWhole, question: Question) -> Iterator[State]:
     """The right logit minus the best other one, for every context of a step, and its bound: in blocks."""
     for values, right in contexts(question):
         for start in range(0, len(right), ROWS):

@@ -1,0 +1,89 @@
+"""A proof that nothing rounds: every sum is of whole multiples of a power of two, and of fewer than float64 can count.
+
+It needs a model without norms and positions, whose heads see one key each, so that a softmax is 1. Then all is sums of
+products of weights, and ReLU. Of each number of a state we know, whatever the tokens are, what the absolute values of
+all that is added up come to at most, and the power of two of which each of them is a whole multiple: its unit. Below
+2^53 units float64 holds every part of a sum, in any order.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor, nn
+
+from abc_nb.certificates.contexts import Contexts, Node, Token
+from abc_nb.model.layers import DecoderLayer
+from abc_nb.model.positions import NoPosition
+from abc_nb.model.transformer import Transformer
+
+COUNTED = 2.0**53  # whole numbers below it are held by float64
+Numbers = tuple[np.ndarray, np.ndarray]  # of a state (D,): the most that each can come to, and its unit
+
+
+@dataclass
+class Sums:
+    """What the sums of a model come to."""
+
+    unit: float = 1.0  # each logit is a whole multiple of it
+    units: float = 0.0  # the most that any sum is a multiple of its own
+
+    def summed(self, most: np.ndarray, unit: np.ndarray) -> Numbers:
+        with np.errstate(all="ignore"):  # where the unit is too small for float64 there is no proof
+            self.units = float(np.maximum(self.units, (most / unit).max()))
+        return most, unit
+
+    def mapped(self, linear: nn.Linear, x: Numbers) -> Numbers:
+        weight, bias = as_array(linear.weight), as_array(linear.bias)
+        return self.summed(abs(weight) @ x[0] + abs(bias), np.minimum((unit_of(weight) * x[1]).min(1), unit_of(bias)))
+
+    def added(self, x: Numbers, change: Numbers) -> Numbers:
+        return self.summed(x[0] + change[0], np.minimum(x[1], change[1]))
+
+
+def sums_of(model: Transformer) -> Sums:
+    """What the sums of a model without norms, positions and encoder layers come to if every softmax is 1."""
+    sums, embedding, root = Sums(), as_array(model.embedding.weight), np.array(model.config.width**0.5)
+    x = problem = sums.summed(abs(embedding).max(0) * root, (unit_of(embedding) * unit_of(root)).min(0))
+    for layer in model.decoder.layers:
+        seen = [(layer.self_attention, x)]
+        seen += [(layer.cross_attention, problem)] if isinstance(layer, DecoderLayer) else []
+        for attention, keys in seen:
+            x = sums.added(x, sums.mapped(attention.out, sums.mapped(attention.value, keys)))
+        up, *_, down = layer.feed_forward
+        x = sums.added(x, sums.mapped(down, sums.mapped(up, x)))
+    most, unit = sums.mapped(model.head, x)
+    sums.summed(2 * most, unit)  # the difference of two logits
+    sums.unit = float(unit.min())
+    return sums
+
+
+def exact_sums(model: Transformer, contexts: Contexts) -> Sums | None:
+    """The sums of a model if float64 rounds none of them in any context, else None."""
+    if model.config.norm != "none" or not isinstance(model.config.position, NoPosition):
+        return None
+    if not all(sees_one(shape.root, model.decoder.alone) for shape in contexts.shapes):
+        return None
+    sums = sums_of(model)
+    return sums if sums.units < COUNTED else None
+
+
+def sees_one(root: Node | Token, together: bool) -> bool:
+    """Whether no head sees two keys in any state of a tree; `together`: both attentions are under one softmax."""
+    if isinstance(root, Token):
+        return True
+    seen = [(*root.own, *root.cross)] if together else [root.own, root.cross]
+    opened = [sum(np.isfinite(np.frombuffer(bias, np.float32)).astype(int) for bias, _ in keys) for keys in seen]
+    parts = (root.before, *(key for keys in seen for _, key in keys))
+    return all(np.max(each) <= 1 for each in opened) and all(sees_one(part, together) for part in parts)
+
+
+def as_array(weights: Tensor) -> np.ndarray:
+    found: np.ndarray = weights.detach().cpu().double().numpy()
+    return found
+
+
+def unit_of(numbers: np.ndarray) -> np.ndarray:
+    """The largest power of two of which each number is a whole multiple; infinity for zero."""
+    mantissa, exponent = np.frexp(numbers)
+    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    return np.where(whole == 0, np.inf, np.ldexp((whole & -whole).astype(float), exponent - 53))

@@ -1,0 +1,79 @@
+"""The decoder in Python's own integers, of models without norms whose heads see one key each: nothing can round."""
+
+from collections.abc import Mapping
+from math import isqrt, ldexp
+
+import numpy as np
+
+from abc_nb.common.errors import InputError
+from oracle.forward import Values
+from oracle.geometry import Facts, Tree
+
+ROWS = 2**10  # contexts computed at once
+Whole = tuple[np.ndarray, int]  # integers, and the exponent of the power of two that they are times
+
+
+def whole(array: np.ndarray) -> Whole:
+    """The same numbers, which are finite."""
+    ratios = [float(number).as_integer_ratio() for number in array.ravel()]
+    finest = max(below for _, below in ratios)
+    numbers = np.array([above * (finest // below) for above, below in ratios], object).reshape(array.shape)
+    return numbers, 1 - finest.bit_length()
+
+
+def plus(x: Whole, y: Whole) -> Whole:
+    low = min(x[1], y[1])
+    return x[0] * 2 ** (x[1] - low) + y[0] * 2 ** (y[1] - low), low
+
+
+def tokens(tree: Tree, values: Values, count: int) -> np.ndarray:
+    kind, token, _ = tree[1]
+    return np.full(count, token) if kind == "token" else values[tree[1]]
+
+
+class InWhole:
+    """Logits of contexts from weights by name, as `oracle.forward.Forward` gives them, rounded only in the end."""
+
+    def __init__(self, weights: Mapping[str, np.ndarray], facts: Facts) -> None:
+        self.weights = {name: whole(array) for name, array in weights.items()}
+        self.facts, self.width = facts, weights["embedding.weight"].shape[1]
+        if facts.cyclic or isqrt(self.width) ** 2 != self.width:
+            raise InputError("whole numbers are of models without positions, of which the width is a square")
+        numbers, exponent = self.weights["embedding.weight"]
+        self.embedded = numbers * isqrt(self.width), exponent
+
+    def linear(self, name: str, x: Whole) -> Whole:
+        weight, bias = (self.weights[f"{name}.{part}"] for part in ("weight", "bias"))
+        return plus((x[0] @ weight[0].T, x[1] + weight[1]), bias)
+
+    def logits(self, tree: Tree, values: Values, count: int) -> tuple[np.ndarray, float]:
+        found = np.empty((count, len(self.weights["head.bias"][0])))
+        for start in range(0, count, ROWS):
+            some = {atom: column[start : start + ROWS] for atom, column in values.items()}
+            numbers, exponent = self.linear("head", self.state(tree, some, len(found[start : start + ROWS])))
+            found[start : start + ROWS] = np.frompyfunc(lambda number, by=exponent: ldexp(number, by), 1, 1)(numbers)
+        return found, 0.0
+
+    def state(self, tree: Tree, values: Values, count: int) -> Whole:
+        if tree[0] == "in":
+            return self.embedded[0][tokens(tree, values, count)], self.embedded[1]
+        name, alone = f"decoder.{tree[0] - 1}", self.facts.alone
+        x = self.state(tree[1], values, count)
+        x = plus(x, self.seen(f"{name}.self_attention", (*tree[2], *(tree[3] if alone else ())), values, count))
+        x = x if alone else plus(x, self.seen(f"{name}.cross_attention", tree[3], values, count))
+        numbers, exponent = self.linear(f"{name}.feed_forward.0", x)
+        return plus(x, self.linear(f"{name}.feed_forward.3", (np.maximum(numbers, 0), exponent)))
+
+    def seen(self, name: str, keys: tuple[tuple[tuple[float, ...], Tree], ...], values: Values, count: int) -> Whole:
+        """What an attention adds: each head has the value of its one key, since the softmax over one number is 1."""
+        opened = np.isfinite([bias for bias, _ in keys]).reshape(-1, self.facts.heads).astype(int)
+        if (opened.sum(0) > 1).any():
+            raise InputError("a head sees several keys: its softmax is not 1")
+        mixed: Whole = np.zeros((count, self.width), object), 0
+        for mask, (_, key) in zip(opened, keys, strict=True):
+            token = key[0] == "in"  # of which there are few, so that each has its value once
+            state = self.embedded if token else self.state(key, values, count)
+            numbers, exponent = self.linear(f"{name}.value", state)
+            numbers = numbers[tokens(key, values, count)] if token else numbers
+            mixed = plus(mixed, (numbers * mask.repeat(self.width // self.facts.heads), exponent))
+        return self.linear(f"{name}.out", mixed)
