@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,13 +77,15 @@ def bias_of(task: str, kind: str) -> Bias:
     return replace(lines_of(task), lines=(*lines_of(task).lines, *of_problem))
 
 
-def model_of(sampler: Sampler, bias: Bias, position: PositionEncoding = POSITIONS[1], seed: int = 0) -> Transformer:
+def model_of(
+    sampler: Sampler, bias: Bias, position: PositionEncoding = POSITIONS[1], seed: int = 0, **size: Any
+) -> Transformer:
     """Random weights, larger than usual, so that every token matters; decoder-only if the bias has source lines."""
     torch.manual_seed(seed)
     alone = isinstance(bias, Lines) and any(line.attention == "source" for line in bias.lines)
     kind = "decoder-only" if alone else "encoder-decoder"
     config = ModelConfig(width=16, heads=2, feed_forward=32, position=position, bias=bias, kind=kind)
-    model = Transformer(config, len(sampler.task.vocabulary))
+    model = Transformer(replace(config, **size), len(sampler.task.vocabulary))
     with torch.no_grad():
         for weights in model.parameters():
             weights.mul_(1.5)

@@ -1,49 +1,114 @@
 """Models whose arithmetic is exact: certificates against Python's own integers, to the last bit."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from copy import deepcopy
+from dataclasses import asdict
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from certifying import bias_of, lines_of, model_of, sampler_of
-from oracle.check import asked, check, margins, of_model
-from oracle.geometry import Facts
-from oracle.whole import InWhole
+from certifying import bias_of, logits_of, model_of, problems, sampler_of
+from oracle.check import Check, check
+from torch import nn
 
 from abc_nb import InputError, certify_model
 from abc_nb.bias.lines import Lines
-from abc_nb.certificates.certify import Certificate, weights_of
-from abc_nb.certificates.sums import Sums, unit_of
+from abc_nb.certificates.certify import Certificate, contexts_of, weights_of
+from abc_nb.certificates.sums import COUNTED, Sums, exact_sums, unit_of
 from abc_nb.common.config import to_data
 from abc_nb.model.eight_bits import OF_FEW, round_weights
-from abc_nb.model.positions import NoPosition, Sinusoidal
-from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.model.positions import Sinusoidal
+from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
-from abc_nb.problems.tasks import Task
 
 TASKS = ("successor", "addition", "n-by-1", "parity")
 
 
-def exact(task: str, kind: str = "decoder-only", **changes: object) -> tuple[Transformer, Sampler]:
+def exact(task: str, **size: Any) -> tuple[Transformer, Sampler]:
     """A model without norms and with random weights of few bits, whose heads see one key each."""
-    torch.manual_seed(0)
     sampler = sampler_of(task)
-    bias = Lines.one_key_per_head(sampler.layout(3), 8, 1)
-    settings = {"position": NoPosition(), "bias": bias, "kind": kind, "norm": "none"} | changes
-    model = Transformer(ModelConfig(16, 8, 32, decoder_layers=1, **settings), len(sampler.task.vocabulary))
+    bias = Lines.one_key_of_problem(sampler.layout(3), 8, size.get("decoder_layers", 1))
+    model = model_of(sampler, bias, **{"norm": "none", "heads": 8, "decoder_layers": 1} | size)
     round_weights(model, OF_FEW)
-    return model.eval(), sampler
+    return model, sampler
+
+
+def checked(found: Certificate, model: Transformer) -> Check:
+    return check(asdict(found), weights_of(model), to_data(model.config))
 
 
 @pytest.mark.parametrize("kind", ["decoder-only", "encoder-decoder"])
 @pytest.mark.parametrize("task", TASKS)
 def test_contexts_and_margins_are_those_of_whole_numbers(task: str, kind: str) -> None:
-    model, sampler = exact(task, kind)
+    """Weights are random, so that contexts are wrong: as many are found, and a problem that shows one."""
+    model, sampler = exact(task, kind=kind)
     found = certify_model(model, sampler)
-    checked = check(asdict(found), weights_of(model), to_data(model.config))
-    assert checked.agrees and (checked.contexts, checked.wrong) == (found.contexts, found.wrong)
-    assert checked.margin == found.margin, "to the last bit"
+    again = checked(found, model)
+    assert again.agrees and (again.contexts, again.wrong, again.margin) == (found.contexts, found.wrong, found.margin)
     assert Fraction(found.margin) % Fraction(found.rounding["unit"]) == 0, "a whole number of units"
-    assert found.rounding["units"] < 2**52 and "no number is rounded" in found.statement
+    assert found.rounding["units"] < COUNTED and "no number is rounded" in found.statement
+    assert found.wrong > 0 and found.counterexamples and not found.certified
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_whole_problem_gives_the_same_bits_as_its_contexts(task: str) -> None:
+    """The model's own pass sums in another order, over padded heads and closed keys."""
+    model, sampler = exact(task)
+    double, contexts = deepcopy(model).double(), contexts_of(model, sampler)
+    batch = problems(sampler, 9, 20)
+    with torch.inference_mode():
+        logits = double(batch.source, batch.target[:, :-1], batch.layout)
+    for step in range(logits.shape[1]):
+        assert torch.equal(logits_of(double, contexts, *contexts.seen(batch, step)), logits[:, step])
+
+
+@pytest.mark.parametrize("task", ["addition", "parity"])
+def test_a_weight_of_many_bits_leaves_the_bound_on_rounding(task: str) -> None:
+    """Whole numbers are still computed by the oracle, since they are Python's."""
+    model, sampler = exact(task)
+    with torch.no_grad():
+        model.embedding.weight[0, 0] += 2.0**-20
+    found = certify_model(model, sampler)
+    again = checked(found, model)
+    assert found.rounding["bound"] > 0 and "units" not in found.rounding and "rounded" not in found.statement
+    assert (again.contexts, again.wrong) == (found.contexts, found.wrong)
+    assert abs(again.margin - found.margin) <= found.rounding["bound"]
+
+
+def test_several_keys_positions_and_norms_are_not_exact() -> None:
+    model, sampler = exact("successor")
+    assert exact_sums(model, contexts_of(model, sampler)) is not None
+    for other in (
+        exact("successor", norm="pre")[0],
+        exact("successor", position=Sinusoidal(3))[0],
+        model_of(sampler, bias_of("successor", "decoder-only"), norm="none", decoder_layers=1),
+    ):
+        round_weights(other, OF_FEW)
+        assert exact_sums(other, contexts_of(other, sampler)) is None
+        found = certify_model(other, sampler)
+        assert found.rounding["bound"] > 0 and "rounded" not in found.statement
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_what_is_not_finite_gives_no_certificate(number: float) -> None:
+    model, sampler = exact("successor")
+    with torch.no_grad():
+        model.head.weight[0, 0] = number
+    with pytest.raises(InputError, match=r"head.weight has numbers that are not finite"):
+        certify_model(model, sampler)
+
+
+def test_units_and_sums_by_hand() -> None:
+    assert unit_of(np.array([0.75, -6.0, 1.0, 0.0])).tolist() == [0.25, 2.0, 1.0, np.inf]
+    linear, half = nn.Linear(2, 1), COUNTED / 2
+    with torch.no_grad():
+        linear.weight.copy_(torch.tensor([[3.0, -0.5]]))
+        linear.bias.fill_(4.0)
+    sums = Sums()
+    most, unit = sums.mapped(linear, (np.array([2.0, 8.0]), np.array([1.0, 4.0])))
+    assert (most.tolist(), unit.tolist(), sums.units) == ([14.0], [1.0], 14.0)
+    most, unit = sums.added((most, unit), (np.array([0.25]), np.array([0.125])))
+    assert (most.tolist(), unit.tolist(), sums.units) == ([14.25], [0.125], 114.0)
+    sums.added((np.array([half]), np.array([1.0])), (np.array([half - 1]), np.array([1.0])))
+    assert sums.units == COUNTED - 1, "the last number that float64 holds with all below it"

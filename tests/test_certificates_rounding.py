@@ -26,18 +26,22 @@ from abc_nb.training.evaluation import evaluating
 
 U = 2.0**-24
 CASES = [
-    ("addition", "window", Sinusoidal(3)),
-    ("addition", "lines", NoPosition()),
-    ("successor", "decoder-only", Sinusoidal(3)),
-    ("n-by-n", "lines", NoPosition()),
+    ("addition", "window", Sinusoidal(3), "pre"),
+    ("addition", "lines", NoPosition(), "pre"),
+    ("successor", "decoder-only", Sinusoidal(3), "pre"),
+    ("n-by-n", "lines", NoPosition(), "pre"),
+    ("addition", "lines", Sinusoidal(3), "none"),
+    ("successor", "decoder-only", NoPosition(), "none"),
 ]
 shared = lru_cache(contexts_of)
 
 
-def with_contexts(task: str, kind: str, position: PositionEncoding, seed: int = 0) -> tuple[Transformer, Contexts]:
+def with_contexts(
+    task: str, kind: str, position: PositionEncoding, seed: int = 0, norm: str = "pre"
+) -> tuple[Transformer, Contexts]:
     tables = task == "n-by-n"
     sampler = Sampler(Task(task, 2)) if tables else sampler_of(task, aligned=kind == "window")
-    model = table_model(sampler.task) if tables else model_of(sampler, bias_of(task, kind), position, seed)
+    model = table_model(sampler.task) if tables else model_of(sampler, bias_of(task, kind), position, seed, norm=norm)
     return model, shared(model.config, sampler)
 
 
@@ -103,14 +107,14 @@ def disturbed(model: Transformer, draw: torch.Generator) -> Transformer:
     return found
 
 
-@pytest.mark.parametrize(("task", "kind", "position"), CASES)
+@pytest.mark.parametrize(("task", "kind", "position", "norm"), CASES)
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 1000))
 def test_every_evaluation_is_within_the_bound_of_float64(
-    task: str, kind: str, position: PositionEncoding, seed: int
+    task: str, kind: str, position: PositionEncoding, norm: str, seed: int
 ) -> None:
     """In float32 in any order of sums, and in float64 with errors as large as those of float32 can be."""
-    model, contexts = with_contexts(task, kind, position, seed)
+    model, contexts = with_contexts(task, kind, position, seed, norm)
     shape, block = some_contexts(contexts, seed)
     double = deepcopy(model).double()
     x, error = final(Rounding(model), contexts, shape, block)
