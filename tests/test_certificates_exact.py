@@ -105,7 +105,8 @@ def test_units_and_sums_by_hand() -> None:
     with torch.no_grad():
         linear.weight.copy_(torch.tensor([[3.0, -0.5]]))
         linear.bias.fill_(4.0)
-    sums = Sums()
+    sums = Sums(exact("successor")[0])
+    sums.units = 0.0
     most, unit = sums.mapped(linear, (np.array([2.0, 8.0]), np.array([1.0, 4.0])))
     assert (most.tolist(), unit.tolist(), sums.units) == ([14.0], [1.0], 14.0)
     most, unit = sums.added((most, unit), (np.array([0.25]), np.array([0.125])))

@@ -129,12 +129,11 @@ class Rounding:
 
     def scale(self, norm: nn.Module) -> tuple[Tensor, Tensor]:
         """What a LayerNorm multiplies states by and adds to them (D,); without one they stay as they are."""
-        if isinstance(norm, nn.LayerNorm):
-            return norm.weight.double(), norm.bias.double()
-        return torch.ones_like(self.weight[0]).double(), torch.zeros_like(self.weight[0]).double()
+        one = torch.ones_like(self.weight[0]).double()
+        return (norm.weight.double(), norm.bias.double()) if isinstance(norm, nn.LayerNorm) else (one, 0 * one)
 
     def longest(self, norm: nn.Module, states: Tensor, errors: Tensor) -> float:
-        """No state is longer after a LayerNorm, before its scale; without one it is one of a few powers of two."""
+        """No state is longer after a LayerNorm, before its scale; a power of two without one, so that few are asked."""
         if isinstance(norm, nn.LayerNorm):
             return self.width**0.5
         most = float((self.length(states) + 2 * errors).detach().max())
@@ -370,12 +369,10 @@ def check_finite(model: Transformer) -> None:
     for name, norm in norms.items():
         if not math.isfinite(norm):
             raise InputError(f"no certificate: {name} has numbers that are not finite; train the model again")
-    most, root = max(norms.values()) + 1, model.config.width**0.5
-    normed = mapped = state = most * root + most  # and no embedding is longer
+    most, bare = max(norms.values()) + 1, model.config.norm == "none"
+    normed = mapped = state = most * model.config.width**0.5 + most  # and no embedding is longer
     for _ in range(3 * len(model.decoder)):
-        mapped = (
-            most * (state if model.config.norm == "none" else normed) + most
-        )  # queries, keys, values, hidden numbers
+        mapped = most * (state if bare else normed) + most  # queries, keys, values and hidden numbers
         state += most * mapped + most
     if max(mapped, state) > LARGEST:
         raise InputError("no certificate: weights are so large that products can overflow; train the model again")

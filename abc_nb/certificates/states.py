@@ -330,10 +330,8 @@ class States:
             x = x + attention.out.bias
             return x, rules.added(x, error)
         keys, sizes, rows = seen.keys, seen.sizes, seen.rows[chosen]
-        by, moved = (
-            rules.once(rules.attention, attention, norm, rules.longest(norm, x, error)),
-            rules.of(keys.moved, rows),
-        )
+        by = rules.once(rules.attention, attention, norm, rules.longest(norm, x, error))
+        moved = rules.of(keys.moved, rows)
         if sizes.many.any():
             means, seen_by = mixed(query, keys.table, rows, keys.bias, rules.one_by_one)
             seen_by = seen_by or rules.at_most(by, sizes, rows.shape[1])

@@ -6,8 +6,6 @@ all that is added up come to at most, and the power of two of which each of them
 2^53 units float64 holds every part of a sum, in any order.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from torch import Tensor, nn
 
@@ -20,12 +18,22 @@ COUNTED = 2.0**53  # whole numbers below it are held by float64
 Numbers = tuple[np.ndarray, np.ndarray]  # of a state (D,): the most that each can come to, and its unit
 
 
-@dataclass
 class Sums:
-    """What the sums of a model come to."""
+    """What the sums of a model without norms, positions and encoder layers come to if every softmax is 1."""
 
-    unit: float = 1.0  # each logit is a whole multiple of it
-    units: float = 0.0  # the most that any sum is a multiple of its own
+    def __init__(self, model: Transformer) -> None:
+        self.units = 0.0  # the most that any sum, or the difference of two logits, is a multiple of its own unit
+        embedding, root = as_array(model.embedding.weight), np.array(model.config.width**0.5)
+        x = problem = self.summed(abs(embedding).max(0) * root, (unit_of(embedding) * unit_of(root)).min(0))
+        for layer in model.decoder.layers:
+            seen = [(layer.self_attention, x)]
+            seen += [(layer.cross_attention, problem)] if isinstance(layer, DecoderLayer) else []
+            for attention, keys in seen:
+                x = self.added(x, self.mapped(attention.out, self.mapped(attention.value, keys)))
+            up, *_, down = layer.feed_forward
+            x = self.added(x, self.mapped(down, self.mapped(up, x)))
+        logits = self.mapped(model.head, x)
+        self.unit = float(self.added(logits, logits)[1].min())  # each logit is a whole multiple of it
 
     def summed(self, most: np.ndarray, unit: np.ndarray) -> Numbers:
         with np.errstate(all="ignore"):  # where the unit is too small for float64 there is no proof
@@ -40,30 +48,13 @@ class Sums:
         return self.summed(x[0] + change[0], np.minimum(x[1], change[1]))
 
 
-def sums_of(model: Transformer) -> Sums:
-    """What the sums of a model without norms, positions and encoder layers come to if every softmax is 1."""
-    sums, embedding, root = Sums(), as_array(model.embedding.weight), np.array(model.config.width**0.5)
-    x = problem = sums.summed(abs(embedding).max(0) * root, (unit_of(embedding) * unit_of(root)).min(0))
-    for layer in model.decoder.layers:
-        seen = [(layer.self_attention, x)]
-        seen += [(layer.cross_attention, problem)] if isinstance(layer, DecoderLayer) else []
-        for attention, keys in seen:
-            x = sums.added(x, sums.mapped(attention.out, sums.mapped(attention.value, keys)))
-        up, *_, down = layer.feed_forward
-        x = sums.added(x, sums.mapped(down, sums.mapped(up, x)))
-    most, unit = sums.mapped(model.head, x)
-    sums.summed(2 * most, unit)  # the difference of two logits
-    sums.unit = float(unit.min())
-    return sums
-
-
 def exact_sums(model: Transformer, contexts: Contexts) -> Sums | None:
     """The sums of a model if float64 rounds none of them in any context, else None."""
     if model.config.norm != "none" or not isinstance(model.config.position, NoPosition):
         return None
     if not all(sees_one(shape.root, model.decoder.alone) for shape in contexts.shapes):
         return None
-    sums = sums_of(model)
+    sums = Sums(model)
     return sums if sums.units < COUNTED else None
 
 
