@@ -1,5 +1,6 @@
 """Models whose arithmetic is exact: certificates against Python's own integers, to the last bit."""
 
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import asdict
 from fractions import Fraction
@@ -15,12 +16,14 @@ from torch import nn
 from abc_nb import InputError, certify_model
 from abc_nb.bias.lines import Lines
 from abc_nb.certificates.certify import Certificate, contexts_of, weights_of
+from abc_nb.certificates.practice import of_rounded, practise
 from abc_nb.certificates.sums import COUNTED, Sums, exact_sums, unit_of
 from abc_nb.common.config import to_data
 from abc_nb.model.eight_bits import OF_FEW, round_weights
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
+from abc_nb.training.recipe import TrainingConfig
 
 TASKS = ("successor", "addition", "n-by-1", "parity")
 
@@ -97,6 +100,35 @@ def test_what_is_not_finite_gives_no_certificate(number: float) -> None:
         model.head.weight[0, 0] = number
     with pytest.raises(InputError, match=r"head.weight has numbers that are not finite"):
         certify_model(model, sampler)
+
+
+def test_practice_takes_its_gradients_at_rounded_weights() -> None:
+    """And leaves the weights as they were: what an optimiser changes is not rounded."""
+    model, _ = exact("successor")
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.add_(torch.randn(weights.shape) / 50)
+    before, rounded = deepcopy(model), deepcopy(model)
+    round_weights(rounded, OF_FEW)
+
+    def losses(step: int, rows: int) -> Iterator[torch.Tensor]:
+        yield torch.stack([weights.square().sum() for weights in model.parameters()]).sum() / 2
+
+    for loss in of_rounded(model, losses, OF_FEW)(0, 1):
+        loss.backward()
+    for weights, old, few in zip(*(each.parameters() for each in (model, before, rounded)), strict=True):
+        assert weights.equal(old) and not weights.equal(few) and weights.grad is not None and weights.grad.equal(few)
+
+
+@pytest.mark.slow
+def test_practice_ends_with_a_model_that_is_exact() -> None:
+    """From random weights: rounds of a few steps, each on what is wrong in whole numbers of 5 bits."""
+    model, sampler = exact("successor", width=64)
+    recipe = TrainingConfig(steps=60, warmup=10, validate_every=60, validation=64)
+    practised = practise(model, sampler, recipe, 0, 6)
+    (found,) = practised.certificates
+    assert practised.wrong[0] > 0 and found.certified and found.rounding["units"] < COUNTED
+    assert checked(found, model).margin == found.margin > 0
 
 
 def test_units_and_sums_by_hand() -> None:
