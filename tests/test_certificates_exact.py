@@ -1,6 +1,5 @@
 """Models whose arithmetic is exact: certificates against Python's own integers, to the last bit."""
 
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import asdict
 from fractions import Fraction
@@ -16,7 +15,7 @@ from torch import nn
 from abc_nb import InputError, certify_model
 from abc_nb.bias.lines import Lines
 from abc_nb.certificates.certify import Certificate, contexts_of, weights_of
-from abc_nb.certificates.practice import of_rounded, practise
+from abc_nb.certificates.practice import practise, rounded
 from abc_nb.certificates.sums import COUNTED, Sums, exact_sums, unit_of
 from abc_nb.common.config import to_data
 from abc_nb.model.eight_bits import OF_FEW, round_weights
@@ -108,15 +107,12 @@ def test_practice_takes_its_gradients_at_rounded_weights() -> None:
     with torch.no_grad():
         for weights in model.parameters():
             weights.add_(torch.randn(weights.shape) / 50)
-    before, rounded = deepcopy(model), deepcopy(model)
-    round_weights(rounded, OF_FEW)
+    before, at = deepcopy(model), deepcopy(model)
+    round_weights(at, OF_FEW)
 
-    def losses(step: int, rows: int) -> Iterator[torch.Tensor]:
-        yield torch.stack([weights.square().sum() for weights in model.parameters()]).sum() / 2
-
-    for loss in of_rounded(model, losses, OF_FEW)(0, 1):
-        loss.backward()
-    for weights, old, few in zip(*(each.parameters() for each in (model, before, rounded)), strict=True):
+    with rounded(model, OF_FEW):
+        (torch.stack([weights.square().sum() for weights in model.parameters()]).sum() / 2).backward()
+    for weights, old, few in zip(*(each.parameters() for each in (model, before, at)), strict=True):
         assert weights.equal(old) and not weights.equal(few) and weights.grad is not None and weights.grad.equal(few)
 
 

@@ -17,6 +17,7 @@ without norms, so that its sums need not round.
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -37,7 +38,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import is_below
 from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
 from abc_nb.training.evaluation import evaluating
-from abc_nb.training.fit import LossOfStep, Progress, Report, fit
+from abc_nb.training.fit import Progress, Report, fit
 from abc_nb.training.problems import Problems, loss_of, losses_in_parts, phases
 from abc_nb.training.recipe import TrainingConfig, Validation
 
@@ -238,12 +239,22 @@ def practise(
     problems = Problems(model, sampler, recipe, seed)
 
     largest = OF_FEW if model.config.norm == "none" else LARGEST
-    losses = practice.losses if largest == LARGEST else of_rounded(model, practice.losses, largest)
+
+    def as_rounded() -> AbstractContextManager[None]:
+        return rounded(model, largest) if largest < LARGEST else nullcontext()
+
+    def losses(step: int, rows: int) -> Iterator[Tensor]:
+        with as_rounded():
+            yield from practice.losses(step, rows)
+
+    def validate() -> Validation:
+        with as_rounded():
+            return problems.validate()
 
     def fit_round(progress: Progress) -> None:
         practice.add(trial.poor)
         rates = recipe if progress.round <= QUICK else recipe.slower()
-        fit(model, losses, rates, seed, problems.validate, progress=progress, report=report)
+        fit(model, losses, rates, seed, validate, progress=progress, report=report)
 
     round_weights(model, largest)
     progress = Progress(history=[first_row(problems)])
@@ -251,21 +262,18 @@ def practise(
     return replace(practised, alone=sum(map(len, practice.alone.values())))
 
 
-def of_rounded(model: nn.Module, losses: LossOfStep, largest: int) -> LossOfStep:
-    """The losses of a model with rounded weights, whose gradients change them as they were before (straight through).
+@contextmanager
+def rounded(model: nn.Module, largest: int) -> Iterator[None]:
+    """With rounded weights, and then those before: gradients at the first change the second ("straight through").
 
-    Else its training would not know what rounding to a few bits does (Courbariaux et al. 2015, section 2.3).
+    Else a training would not know what rounding to a few bits does (Courbariaux et al. 2015, section 2.3).
     """
-
-    def of_step(step: int, rows: int) -> Iterator[Tensor]:
-        known = [weights.detach().clone() for weights in model.parameters()]
-        round_weights(model, largest)
-        yield from losses(step, rows)
-        with torch.no_grad():
-            for weights, before in zip(model.parameters(), known, strict=True):
-                weights.copy_(before)
-
-    return of_step
+    known = [weights.detach().clone() for weights in model.parameters()]
+    round_weights(model, largest)
+    yield
+    with torch.no_grad():
+        for weights, before in zip(model.parameters(), known, strict=True):
+            weights.copy_(before)
 
 
 def first_row(problems: Problems) -> Validation:
