@@ -60,6 +60,7 @@ class Certificate:
     `certified` means: no context is wrong, and rounding cannot make one wrong. `margin` is the right logit minus the
     best other one. `rounding` is over all contexts: the `bits` of the arithmetic that it is about, the `bound` on what
     rounding can change a margin by, the least that is `left` of a margin, and how many are proven for `float64` alone.
+    Where float64 rounds nothing it has the `unit` of logits, too, and the most `units` that a sum has of its own.
     """
 
     task: str
@@ -189,6 +190,7 @@ class Passes:
     float64, which is as good as exact: another evaluation in float32 is once E from it, and not 2 E. Where it leaves
     many open, and for these few if they still are, the bound is for every evaluation in float64: all up to what the
     last layer sees in float64, the rest in float32; and all in float64 where too little of a margin is left by that.
+    Where float64 rounds nothing, margins come from it, with a bound for float32.
     """
 
     def __init__(self, model: Transformer, contexts: Contexts, threads: int = 1) -> None:
