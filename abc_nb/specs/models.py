@@ -142,7 +142,6 @@ EXACT = replace(  # without norms, so that no sum need be rounded: see `certific
 DECODER_ONLY = {
     "decoder-vanilla": decoder_only(BASIC["vanilla"]),
     "decoder-abs-unpractised": ONE_KEY,
-    "exact-unpractised": EXACT,
     "decoder-abc-unpractised": DECODER_ABC,
     "decoder-abc-twice-unpractised": replace(DECODER_ABC, title="ABC twice", parent="decoder-abc-unpractised"),
 }
@@ -150,8 +149,10 @@ PRACTISED_DECODERS = all_practised(DECODER_ONLY)
 PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
     "abs": practised("abs-unpractised", ABS),
     "abc": practised("abc-unpractised", ABC),
+    "exact": practised("exact-unpractised", EXACT),
 }
-MODELS = BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE} | WINDOWS | DECODER_ONLY | PRACTISED
+MODELS = BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE, "exact-unpractised": EXACT}
+MODELS |= WINDOWS | DECODER_ONLY | PRACTISED
 MODELS |= before_practice(MODELS)
 
 # ---- of tasks whose output is a table: fewer and smaller ones
