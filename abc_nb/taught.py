@@ -61,10 +61,8 @@ class Widest(Sampler):
 
 def plain_model(spec: Spec, seed: int) -> tuple[Transformer, Batch]:
     """A plain model of a spec's task, trained on its largest size, and problems to average its attention over."""
-    plain, sampler = (
-        specify_task(spec.task, "vanilla", "quick"),
-        Widest(spec.task, width_count=spec.sampler.width_count),
-    )
+    plain = specify_task(spec.task, "vanilla", "quick")
+    sampler = Widest(spec.task, width_count=spec.sampler.width_count)
     model = plain.build(seed)
     train(model, sampler, plain.training, seed)
     return model, sampler.calibration_batch(seed)
@@ -82,9 +80,8 @@ def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9, by_hand
     """Train a small Transformer on short problems of a rule, and on what it gets wrong, until it is certified.
 
     Its bias is made by hand (`spec_of`), or read out of a plain model that is trained first (`read_out`), which takes
-    minutes. There are
-    `steps` of training, and at most so many `rounds` of practice. The certificate says whether that was enough.
-    InputError for a rule that can have no certificate.
+    minutes. There are `steps` of training, and at most so many `rounds` of practice. The certificate says whether that
+    was enough. InputError for a rule that can have no certificate, or whose lines could not be read.
     """
     spec = spec_of(rule)
     if not by_hand:

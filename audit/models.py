@@ -216,7 +216,8 @@ SMALLEST = {  # one layer, six heads with one key each: how few parameters are e
 }
 FORMATS: dict[str, Model] = {}  # Addition as others write it: operands' order, answer's order and zeros in front
 for arrangement, regime in {"units-first": None, "as-written": "unpadded"}.items():
-    names, title = [*course.DECODER_ONLY][:3], f", {arrangement.replace('-', ' ')}"
+    names = ["decoder-vanilla", "decoder-abs-unpractised", "decoder-abc-unpractised"]
+    title = f", {arrangement.replace('-', ' ')}"
     settings: dict[str, Any] = {"arrangement": arrangement, "regime": regime, "tested": "beyond"}
     FORMATS |= again(DECODER_ONLY, names, f"-{arrangement}", title, "decoder-vanilla", **settings)
 SPARSE = {  # lines that determine the answer, where those that keep the plain model's skill leave too many contexts

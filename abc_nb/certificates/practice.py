@@ -270,10 +270,12 @@ def rounded(model: nn.Module, largest: int) -> Iterator[None]:
     """
     known = [weights.detach().clone() for weights in model.parameters()]
     round_weights(model, largest)
-    yield
-    with torch.no_grad():
-        for weights, before in zip(model.parameters(), known, strict=True):
-            weights.copy_(before)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for weights, before in zip(model.parameters(), known, strict=True):
+                weights.copy_(before)
 
 
 def first_row(problems: Problems) -> Validation:

@@ -18,7 +18,7 @@ def round_weights(model: nn.Module, largest: int = LARGEST) -> None:
 
 
 def split(weights: Tensor, largest: int = LARGEST) -> tuple[Tensor, Tensor]:
-    """Whole numbers up to 127 like `weights`, and an exponent of two for each row; a vector is one row."""
+    """Whole numbers up to `largest` like `weights`, and an exponent of two for each row; a vector is one row."""
     rows = weights.float().reshape(-1, weights.shape[-1] if weights.ndim else 1)
     exponent = torch.frexp(rows.abs().amax(1)).exponent - largest.bit_length()
     whole = torch.ldexp(rows, -exponent[:, None]).round().clamp(-largest, largest)
