@@ -137,3 +137,4 @@ def test_a_scene_of_the_page_lives_in_a_cell(page: Page) -> None:
     scene.get_by_role("slider").press("ArrowRight")
     expect(shown).to_have_text("14 digits")
     expect(scene.locator("#type")).to_be_hidden()
+    expect(cell(page, 2).locator("img")).to_have_count(0)

@@ -427,7 +427,7 @@ def test_it_fits_a_telephone(browser: Browser) -> None:
 
 
 def test_a_frame_shows_the_scene_that_it_is_named_after(browser: Browser, tmp_path: Path) -> None:
-    """As a notebook shows it: a page that JupyterLab serves may run scripts, and nothing else."""
+    """In JupyterLab, whose frames may run scripts and nothing else; without scripts there is a picture."""
     frame = (
         scene("draw", 1080)
         .data.replace("../docs/index.html", PAGE.as_uri())
@@ -440,7 +440,12 @@ def test_a_frame_shows_the_scene_that_it_is_named_after(browser: Browser, tmp_pa
     assert [part.is_visible() for part in shown.locator("header, section, footer").all()] == [0, 0, 1, 0, 0, 0, 0]
     shown.locator("#train").click()
     expect(shown.locator("#proof")).to_contain_text("Right for every sum of every length")
+    expect(page.locator("img")).to_have_count(0)
     page.close()
+    still = browser.new_page(java_script_enabled=False)
+    still.goto((tmp_path / "notebook.html").as_uri())
+    expect(still.locator("img")).to_be_visible()
+    still.close()
 
 
 # ---- the site

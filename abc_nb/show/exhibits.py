@@ -1,12 +1,14 @@
 """What a notebook shows: a figure or a table with its number and caption, saved and displayed."""
 
 import re
+from base64 import b64encode
 from dataclasses import dataclass
 
 import pandas as pd
 from IPython.display import HTML, Markdown, display
 from matplotlib.figure import Figure
 
+from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.show import pictures, tables
 
@@ -29,12 +31,15 @@ def numbered(name: str, caption: str) -> str:
 
 
 def scene(name: str, height: int) -> HTML:
-    """One scene of the project's page (`type`, `draw`, `cone`, `break` or `product`), alive without a kernel.
+    """One scene of the project's page (`type`, `draw` or `cone`), alive without a kernel; `height` is in pixels.
 
-    The page shows one scene alone in a frame that has its name. `height` is in pixels.
+    The page shows one scene alone in a frame that has its name. A viewer that runs no scripts shows no frames either,
+    so there a picture stays, which a script takes away elsewhere.
     """
+    picture = b64encode((paths.ROOT / "docs" / "scenes" / f"{name}.png").read_bytes()).decode()
+    still = f'<img id="still-{name}" src="data:image/png;base64,{picture}" width="100%">'
     frame = f'<iframe name="{name}" src="../docs/index.html" width="100%" height="{height}" frameborder="0"></iframe>'
-    return HTML(f"<div>{frame}</div>")
+    return HTML(f'<div>{still}{frame}</div><script>document.getElementById("still-{name}").remove()</script>')
 
 
 @dataclass(frozen=True)

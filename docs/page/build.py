@@ -1,6 +1,7 @@
 """Writes docs/index.html, one file without a network: template, style, scripts, and shipped weights in 8 bits.
 
-Beside it stands cone.png, the picture of its third scene.
+Beside it stand cone.png, a picture for the README, and scenes/, with pictures of what notebooks show in frames, for
+viewers that leave these empty.
 
 python docs/page/build.py          writes the page
 python docs/page/build.py --train adder product
@@ -11,6 +12,7 @@ Chromium draws the pictures that are seen before a script has run, and trains th
 
 import argparse
 import base64
+import io
 import json
 import re
 import shutil
@@ -19,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import Page, sync_playwright
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
 
 FOLDER = Path(__file__).parent
 SCRIPTS = ("helpers", "sums", "wires", "training", "contexts", "decoder", "products", "worker")  # those of the worker
@@ -27,6 +30,7 @@ VIEWS = ("picture", "type", "draw", "cone", "break", "table", "start")  # those 
 MODELS = {"plain": "addition-vanilla", "abc": "addition-abc"}
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 ARGUMENTS += ["--disable-sync", "--no-first-run"]
+SHOWN = ("type", "draw", "cone")  # scenes of notebooks
 MOST = 600_000  # bytes
 
 
@@ -88,6 +92,20 @@ def drawn(page: Page, html: str) -> str:
     return html.replace('id="map-still"', f'id="map-still" src="{table}"', 1)
 
 
+def photograph(browser: Browser, html: str, folder: Path) -> None:
+    """Pictures of the cone, and of each scene as a notebook's frame shows it."""
+    cone = browser.new_page(viewport={"width": 1100, "height": 900}, device_scale_factor=2)
+    cone.set_content(html)
+    cone.locator("#cone-picture").screenshot(path=folder / "cone.png")
+    (folder / "scenes").mkdir(exist_ok=True)
+    for name in SHOWN:
+        page = browser.new_page(viewport={"width": 900, "height": 900})
+        page.evaluate("name => (window.name = name)", name)
+        page.set_content(html)
+        picture = Image.open(io.BytesIO(page.locator(f"#{name}").screenshot()))
+        picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=256).save(folder / "scenes" / f"{name}.png")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train", nargs="+", choices=["adder", "product"], default=[], help="train these first")
@@ -102,9 +120,7 @@ def main() -> None:
         for name in given.train:
             train(page, name)
         html = drawn(page, assembled())
-        cone = browser.new_page(viewport={"width": 1100, "height": 900}, device_scale_factor=2)
-        cone.set_content(html)
-        cone.locator("#cone-picture").screenshot(path=given.output.with_name("cone.png"))  # for the README
+        photograph(browser, html, given.output.parent)
         browser.close()
     size = len(html.encode())
     if size > MOST:

@@ -40,7 +40,8 @@ const Draw = {
       contexts ??= allContexts(cells);
     } catch {} // too many of them
     Object.assign(this, { cells, history, half: false, contexts });
-    const alike = `${inRed("No training can help here.")} At the question mark these lines see the same in both sums, but the right answers differ:`;
+    const [twin] = contexts?.twins ?? [], seen = twin && cells.some(([, back]) => isIn(twin.i - back, twin.places));
+    const alike = `${inRed("No training can help here.")} At the question mark these lines see ${seen ? "the same" : "no cell at all"} in both sums, but the right answers differ:`;
     put("contexts", !contexts ? `These lines have more than ${count(MOST)} contexts: finitely many, but too many for a page. Take a line away.`
       : contexts.twins ? alike : `Under these lines a digit can depend on ${count(contexts.all.length)} contexts, at any length, and each has one right answer.`);
     put("twins", (contexts?.twins ?? []).map((sum) => `<figure>${cone(sum, cells, rightTokens(sum).slice(0, sum.i), sum.i, { gap: 44 }).svg(sum.text)}
@@ -55,7 +56,7 @@ const Draw = {
     this.board = cone(sum, cells, rightTokens(sum).slice(0, i), i, { size: 46, gap: 74, width: 3 });
     const where = (back) => (back ? `${Math.abs(back)} ${back > 0 ? "below" : "above"}` : "this place");
     const handles = cells.map(([row, back], h) => {
-      const [x, y] = this.board.end("aby"[row], i - back, h, cells.length);
+      const [x, y] = this.board.head(cells, h, i);
       return `<g class="handle" data-head="${h}" tabindex="0" role="button" aria-label="head ${h + 1} sees the ${names[row]}, ${where(back)}">
         <circle cx="${x}" cy="${y}" r="15" fill="transparent"/><circle class="knob" cx="${x}" cy="${y}" r="6.5" fill="${COLORS[h]}"/></g>`;
     });

@@ -54,6 +54,11 @@ class Board {
     const aside = slots > 1 ? (slot / (slots - 1) - 0.5) * this.size * 0.62 : 0;
     return [this.x(column) + aside, this.y(near) + (near === "y" ? -1 : 1) * this.size * 0.36];
   }
+  // Where the line of head `h` ends, seen from place `i`: beside those of other heads that see the same cell.
+  head(cells, h, i) {
+    const [row, back] = cells[h], same = range(cells.length).filter((n) => cells[n].join() === cells[h].join());
+    return this.end("aby"[row], i - back, same.indexOf(h), same.length);
+  }
   wire(start, end, color, { width = 2.2, opacity = 0.9 } = {}) {
     const [x0, y0, x1, y1] = [...start, ...end].map(Math.round);
     const up = y1 <= y0, y = up ? (y0 + y1) / 2 : y0 - 12, from = up ? `${x0},${y}` : `${Math.round(x0 + (x1 - x0) * 0.4)},${y}`;
@@ -71,7 +76,7 @@ class Board {
 function cone(sum, cells, answer, i, size) {
   const lit = (row, place) => cells.some(([r, back]) => r === ROWS[row] && i - back === place);
   const board = new Board(sum, size).draw(answer, { lit, asked: i });
-  cells.forEach(([row, back], h) => isIn(i - back, sum.places) && board.wire(board.node(i), board.end("aby"[row], i - back, h, cells.length), COLORS[h], size));
+  cells.forEach(([, back], h) => isIn(i - back, sum.places) && board.wire(board.node(i), board.head(cells, h, i), COLORS[h], size));
   return i < sum.places ? board.nodes(i) : board;
 }
 // Jobs in a worker of its own, one at a time.
