@@ -127,7 +127,6 @@ def said(certificate: Certificate) -> int:
     """Print what a certificate says; the status is 1 where it does not hold."""
     counted = f"{certificate.contexts:,} contexts in {certificate.seconds:.1f} s, {certificate.wrong:,} wrong"
     print(f"{counted}, smallest margin {certificate.margin:.4g}")
-    print(f"however rounding falls, every margin is at least {certificate.rounding['left']:.2g}")
     if certificate.certified:
         print(f"certified: {certificate.statement}")
         return 0

@@ -1,7 +1,7 @@
 // Scene 2: the reader draws what every head sees; the model is trained under these lines, and all contexts are tried.
 const PRESETS = {
   "by hand": [[0, 0], [1, 0], [0, 1], [1, 1], [2, 1]],
-  "ABC’s lines": [[2, 1], [0, 1], [1, 1], [1, 1], [0, 0], [1, 0], [0, 0]],
+  "ABC’s lines, in one layer": [[2, 1], [0, 1], [1, 1], [1, 1], [0, 0], [1, 0], [0, 0]],
   "too few": [[0, 0], [1, 0], [2, 1]],
   "one place off": [[0, 1], [1, 1], [0, 2], [1, 2], [2, 1]],
   "carries hidden": [[0, 0], [1, 0], [0, 1], [1, 1]],

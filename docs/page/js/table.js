@@ -12,10 +12,10 @@ const Table = {
     this.typed();
   },
   typed() {
-    const factors = ["first", "second"].map((id) => byId(id).value.trim()), fine = factors.every((text) => /^\d{1,6}$/.test(text));
-    put("table-error", fine ? "" : "Two factors of one to six digits, please.");
+    const factors = ["first", "second"].map((id) => byId(id).value.trim()), fine = factors.every((text) => /^\d{1,12}$/.test(text));
+    put("table-error", fine ? "" : "Two factors of one to twelve digits, please.");
     if (!fine) return put("table-result", "");
-    const [a, b] = factors.map((text) => [...text].reverse().map(Number)), exact = String(factors[0] * factors[1]);
+    const [a, b] = factors.map((text) => [...text].reverse().map(Number)), exact = String(BigInt(factors[0]) * BigInt(factors[1]));
     const table = productTable(a, b, (four) => product.says(four)), said = productOf(table);
     Object.assign(this, { a, b, table, right: productTable(a, b, cellOf).rows });
     put("table-result", `${factors.join(" × ")} = ${said === exact && table.end === DONE ? inGreen(said) : `${inRed(said)}; right is ${exact}`}`);
