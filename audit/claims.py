@@ -1,7 +1,9 @@
 """Claims of the paper and the one rule of their verdicts; `verdicts` has a function for each claim.
 
-`data/claims.csv` has a row per claim, with its criterion in words and what would `decide` it. A run is undecided if it
-never learned its training task (and could have), or was never made though its group needs `SEEDS`.
+`data/claims.csv` has a row per claim: its criterion in words, what would `decide` it, what it is `about` (one of
+`ABOUT`, or `algebra`, of which one run is enough), the verdict `at_most` where every run agrees, or else the `verdict`
+itself, and its finding, in which `Part` says what stands in braces. A run is undecided if it never learned its training
+task (and could have), or was never made though its group needs `SEEDS`.
 
 - A claim about all runs holds if every run agrees, and in part if half of them do or all of one group.
 - A claim that some model does a thing holds if one group does, with most of its runs, and in part if any run does.
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import and_
@@ -120,7 +122,7 @@ class Part:
     it is undecided and whether it agrees.
 
     In a finding `{part}` is how many of all agree, `{part:each}` tells every group, `{part:met}` those of which some
-    run agrees, `{part:most}` those of which most do, and `{part['column']:.2f}` a number of the runs.
+    run agrees, `{part:most}` those of which most do, and `{part[column]:.2f}` a number of the runs.
     """
 
     runs: pd.DataFrame
@@ -230,25 +232,19 @@ def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name for pattern in wanted for name in left if fnmatch.fnmatch(name, pattern)))
 
 
-class Judgement(NamedTuple):
-    """What a claim's function says: a sentence, and the runs that decide it by a rule, or else the verdict itself."""
+NOTHING = Part(frame([]).assign(among=True, undecided=False, agrees=True, label=""))
 
-    finding: str
-    runs: Part = Part(frame([]).assign(among=True, undecided=False, agrees=True, label=""))
-    about: str = "all"  # one of `ABOUT`, or `algebra`, of which one run is enough
-    at_most: str = "holds"  # where every run agrees
-    verdict: str = ""  # one of `VERDICTS` that is no matter of runs
 
-    def of(self, claim: Any) -> Verdict:
-        """The verdict on a claim, which `known` has."""
-        counts = [n._replace(undecided=0) if self.about == "algebra" else n for n in self.runs.counts.values()]
-        verdict = self.verdict or by_counts(counts, self.at_most, self.about)
-        finding = "None was trained." if verdict == "not run" else self.finding
-        if verdict in ("undecided", "not tested"):
-            finding += f" To decide it: {claim.decide or MORE}"
-        met, of, undecided = total(counts)
-        agree = f"{met} of {of} runs agree" + (f", {undecided} undecided" if undecided else "")
-        counted = self.about in ABOUT and not self.verdict and verdict != "not run"
-        regimes = " and ".join(REGIMES.get(name, name) for name in self.runs.runs.regime.unique())
-        seeds = self.runs.seeds
-        return Verdict(claim.id, verdict, finding, agree * counted, claim.reading, regimes, seeds, claim.size)
+def judged(claim: Any, parts: Mapping[str, Any]) -> Verdict:
+    """The verdict on a claim, which `known` has: its finding names the parts, of which `runs` decide it by its rule."""
+    runs: Part = parts.get("runs", NOTHING)
+    counts = [n._replace(undecided=0) if claim.about == "algebra" else n for n in runs.counts.values()]
+    verdict = claim.verdict or by_counts(counts, claim.at_most, claim.about)
+    finding = "None was trained." if verdict == "not run" else claim.finding.format(**parts)
+    if verdict in ("undecided", "not tested"):
+        finding += f" To decide it: {claim.decide or MORE}"
+    met, of, undecided = total(counts)
+    agree = f"{met} of {of} runs agree" + (f", {undecided} undecided" if undecided else "")
+    counted = claim.about in ABOUT and verdict != "not run"
+    regimes = " and ".join(REGIMES.get(name, name) for name in runs.runs.regime.unique())
+    return Verdict(claim.id, verdict, finding, agree * counted, claim.reading, regimes, runs.seeds, claim.size)

@@ -72,7 +72,7 @@ def runs(accuracy: Mapping[Place, Sequence[float | Mapping[str, float]]], **colu
 
 def judged(id: str, rows: pd.DataFrame) -> Verdict:
     """The verdict where studies have these rows."""
-    return JUDGES[id](lambda *_: rows.reset_index(drop=True)).of(claims.known()[id])
+    return claims.judged(claims.known()[id], JUDGES[id](lambda *_: rows.reset_index(drop=True)))
 
 
 def assert_judged(id: str, rows: pd.DataFrame, verdict: str, agree: str = "", *shown: str) -> None:
@@ -199,7 +199,7 @@ def test_every_claim_has_a_function_whose_studies_exist_and_which_says_so_withou
 
     book = claims.known()
     assert list(book) == sorted(JUDGES) == [f"C{number:02d}" for number in range(1, 42)]
-    verdicts = {id: judge(nothing).of(book[id]).verdict for id, judge in JUDGES.items()}
+    verdicts = {id: claims.judged(book[id], judge(nothing)).verdict for id, judge in JUDGES.items()}
     others = {"C01": "definition", "C31": "not tested", "C35": "differs", "C40": "in part"}
     assert verdicts == dict.fromkeys(book, "not run") | others
     assert asked <= {*measures.MEASURES, *STUDIES}
