@@ -1,9 +1,13 @@
-"""Claims of the paper and the one rule of their verdicts; `verdicts` has a function for each claim.
+"""Claims of the paper, the runs that they count, and the one rule of their verdicts.
 
 `data/claims.csv` has a row per claim: its criterion in words, what would `decide` it, what it is `about` (one of
 `ABOUT`, or `algebra`, of which one run is enough), the verdict `at_most` where every run agrees, or else the `verdict`
-itself, and its finding, in which `Part` says what stands in braces. A run is undecided if it never learned its training
-task (and could have), or was never made though its group needs `SEEDS`.
+itself, and its finding, in which `Part` says what stands in braces. `data/counts.csv` says which runs are counted for
+each part that a finding names, a row as `count` reads it, of which those of one part add up; `runs` decide the claim.
+
+A run is undecided if it never learned its training task (and could have), or was never made though its group needs
+`SEEDS`. Where lines make it impossible to learn a task (C19, C37) a run is decided though it did not. In C32 models
+that know of a digit its place alone are left out of N x 1, where the factor's place is that of the units.
 
 - A claim about all runs holds if every run agrees, and in part if half of them do or all of one group.
 - A claim that some model does a thing holds if one group does, with most of its runs, and in part if any run does.
@@ -17,8 +21,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from operator import and_
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -26,8 +29,9 @@ import pandas as pd
 from abc_nb.analysis import statistics
 from abc_nb.show import maps, titles
 from audit import DATA
-from audit.measures import frame
+from audit.measures import frame, measured
 from audit.models import PAPER_BATCH
+from audit.results import Results
 
 VERDICTS = ("holds", "holds with changes", "in part", "differs", "undecided", "not tested", "definition", "not run")
 ABOUT = ("all", "some", "none")  # of the runs: what a claim says
@@ -37,7 +41,6 @@ SEEDS = 5  # of every task and model
 RUN = ["task", "base", "model", "seed"]  # columns that say which run a row is of
 MORE = "more seeds, or trainings that go on until validation is at 99%."
 REGIMES = {"padded-20": "padded to twenty digits"}  # where a verdict calls one otherwise than runs do
-Which = Callable[[pd.DataFrame], Any]  # of some runs those that meet a condition
 
 
 class Verdict(NamedTuple):
@@ -55,8 +58,12 @@ class Verdict(NamedTuple):
 
 def known() -> dict[str, Any]:
     """The paper's claims by id, as named tuples of texts."""
-    rows = pd.read_csv(DATA / "claims.csv", dtype=str, keep_default_na=False).itertuples(index=False)
-    return {str(claim.id): claim for claim in rows}
+    return {claim.id: claim for claim in table("claims")}
+
+
+def table(name: str) -> list[Any]:
+    """The rows of a file of the audit's data, as named tuples of texts."""
+    return [*pd.read_csv(DATA / f"{name}.csv", dtype=str, keep_default_na=False).itertuples(index=False)]
 
 
 class Count(NamedTuple):
@@ -122,7 +129,8 @@ class Part:
     it is undecided and whether it agrees.
 
     In a finding `{part}` is how many of all agree, `{part:each}` tells every group, `{part:met}` those of which some
-    run agrees, `{part:most}` those of which most do, and `{part[column]:.2f}` a number of the runs.
+    run agrees, `{part:most}` those of which most do, and `{part[column]:.2f}` a number of the runs; `{part.whole.met}`
+    is the first of the two numbers that `{part}` has.
     """
 
     runs: pd.DataFrame
@@ -142,6 +150,11 @@ class Part:
         return counts
 
     @property
+    def whole(self) -> Count:
+        """How many of all runs agree."""
+        return total(self.counts.values())
+
+    @property
     def seeds(self) -> str:
         """How many seeds each task and model has, and which there are: `5: 0 to 4`."""
         if self.runs.empty:
@@ -155,72 +168,39 @@ class Part:
 
     def __format__(self, which: str) -> str:
         if not which:
-            return str(total(self.counts.values()))
+            return str(self.whole)
         share = {"each": -1.0, "met": 1e-9, "most": MOST}[which]
         return "; ".join(f"{label} {n}" for label, n in self.counts.items() if share < 0 or n.reaches(share)) or "none"
 
 
-def at(runs: pd.DataFrame, digits: int) -> pd.Series:
-    """Percent right at a length; a length that was not tested meets no condition."""
-    return runs.get(f"at_{digits}", pd.Series(float("nan"), index=runs.index))
+def meets(runs: pd.DataFrame, condition: str) -> pd.Series:
+    """Which runs meet a condition on their columns, as `at_60 >= 99`; a length that was not tested meets none."""
+    untested = {name: float("nan") for name in re.findall(r"at_\d+", condition) if name not in runs}
+    met: Any = runs.assign(**untested).eval(condition, engine="python")
+    return met
 
 
-def learned(runs: pd.DataFrame) -> pd.Series:
-    """Which runs interpolate: 99% are right in validation."""
-    return runs.validation >= 99
+def count(runs: pd.DataFrame, row: Any) -> Part:
+    """The runs of some models and tasks, given by patterns (`!` leaves out), as a row of `data/counts.csv` counts them.
 
-
-def unlearned(runs: pd.DataFrame) -> pd.Series:
-    return runs.validation < 99
-
-
-def right(digits: int, least: float = 99) -> Which:
-    """Which runs are right on so many percent at a length."""
-    return lambda runs: at(runs, digits) >= least
-
-
-def below(digits: int, less: float = 99) -> Which:
-    """Which runs are right on less than so many percent at a length."""
-    return lambda runs: at(runs, digits) < less
-
-
-def both(*conditions: Which) -> Which:
-    """Which runs meet all of these conditions."""
-    return lambda runs: reduce(and_, (condition(runs) for condition in conditions))
-
-
-def every(runs: pd.DataFrame) -> pd.Series:
-    return pd.Series(True, index=runs.index)
-
-
-def none(runs: pd.DataFrame) -> pd.Series:
-    return pd.Series(False, index=runs.index)
-
-
-def count(
-    runs: pd.DataFrame,
-    models: str,
-    tasks: str,
-    agrees: Which,
-    label: str = "",
-    undecided: Which = none,
-    among: Which = every,
-) -> Part:
-    """The runs of some models and tasks, given by patterns (`!` leaves out), as a claim counts them.
-
-    `label` groups the runs, as in `{regime}, {task}`. Of those `among` a claim's runs, some are `undecided`, and of the
-    others it asks which ones agree.
+    Its `label` groups them, as in `{regime}, {task}`. Of those `among` a claim's runs, some are `undecided`, and of the
+    others it asks which ones `agree`. These three are conditions as `meets` has them; an empty one is met by all runs
+    in `among`, and by none in `undecided`.
     """
-    for column, patterns in (("task", tasks), ("model", models)):
+    for column, patterns in (("task", row.tasks), ("model", row.models)):
         names = matching(patterns.split(), runs[column].unique())
         runs = runs[runs[column].isin(names)].sort_values(column, key=lambda own: own.map(names.index), kind="stable")
     if runs.empty:
         return Part(runs.assign(among=True, undecided=False, agrees=True, label=""))
-    runs = runs.assign(among=among(runs), agrees=agrees(runs), undecided=undecided(runs))
+    runs = runs.assign(
+        among=meets(runs, row.among) if row.among else True,
+        agrees=meets(runs, row.agrees),
+        undecided=meets(runs, row.undecided) if row.undecided else False,
+    )
     named = runs.assign(model=runs.model.map(titles.of_models(runs.model)), task=runs.task.map(titles.of_task))
-    for field in reversed(re.findall(r"{(\w+)}", label)):  # groups stand in the order of the label's first field
+    for field in reversed(re.findall(r"{(\w+)}", row.label)):  # groups stand in the order of the label's first field
         named = named.sort_values(field, key=lambda own: own.map(list(own.unique()).index), kind="stable")
-    labels = [label.format_map(row) for row in named.to_dict("records")]
+    labels = [row.label.format_map(each) for each in named.to_dict("records")]
     return Part(runs.loc[named.index].assign(label=labels).reset_index(drop=True))
 
 
@@ -248,3 +228,27 @@ def judged(claim: Any, parts: Mapping[str, Any]) -> Verdict:
     counted = claim.about in ABOUT and verdict != "not run"
     regimes = " and ".join(REGIMES.get(name, name) for name in runs.runs.regime.unique())
     return Verdict(claim.id, verdict, finding, agree * counted, claim.reading, regimes, runs.seeds, claim.size)
+
+
+def parts(id: str, read: Callable[..., pd.DataFrame]) -> dict[str, Part]:
+    """What the finding of a claim names; `read` gives the rows of studies or measures."""
+    found: dict[str, Part] = {}
+    for row in table("counts"):
+        if row.claim == id:
+            counted = count(read(*row.rows.split("; ")), row)
+            found[row.part] = found[row.part] + counted if row.part in found else counted
+    return found
+
+
+def judge(results: Results, ids: Sequence[str]) -> list[Verdict]:
+    """The verdicts on some claims, from the results that are there."""
+
+    @cache
+    def read_one(rows: str) -> pd.DataFrame:
+        return measured(results, rows)
+
+    def read(*rows: str) -> pd.DataFrame:
+        """The rows of some studies or measures, a run once."""
+        return pd.concat([read_one(each) for each in rows]).drop_duplicates(RUN, ignore_index=True)
+
+    return [judged(known()[id], parts(id, read)) for id in ids]

@@ -7,11 +7,10 @@ import pandas as pd
 from IPython.display import Markdown, display
 from matplotlib.figure import Figure
 
-from abc_nb.common.errors import InputError
 from abc_nb.show import exhibits
 from abc_nb.show.titles import of_model
 from abc_nb.specs.experiment import Name
-from audit import DATA, claims, frames, ledger, plots, verdicts
+from audit import DATA, claims, frames, ledger, plots
 from audit.results import Results
 from audit.statistics import over_seeds
 from audit.tables import beside_paper, setting, wide
@@ -23,14 +22,6 @@ def captions() -> dict[str, str]:
     return {str(name): caption for name, caption in known.items()}
 
 
-def caption(name: str) -> str:
-    """The caption of a figure or table; InputError for a name without one."""
-    known = captions()
-    if name not in known:
-        raise InputError(f"{name} has no caption: add a line to audit/data/captions.csv")
-    return known[name]
-
-
 @dataclass(frozen=True)
 class Exhibits:
     """The figures, tables and verdicts of one notebook, as `Exhibits("a5_certificates", "quick")`."""
@@ -40,11 +31,11 @@ class Exhibits:
 
     def figure(self, name: str, figure: Figure) -> None:
         """Save a figure; show it and below it its caption."""
-        exhibits.Exhibits(self.profile).figure(name, figure, caption(name))
+        exhibits.Exhibits(self.profile).figure(name, figure, captions()[name])
 
     def table(self, name: str, frame: pd.DataFrame, shown: pd.DataFrame | None = None, note: str = "") -> None:
         """Save a table; show its caption with a note, and `shown`, or all of it."""
-        exhibits.Exhibits(self.profile).table(name, frame, caption(name), shown, note)
+        exhibits.Exhibits(self.profile).table(name, frame, captions()[name], shown, note)
 
     def beside_paper(
         self, name: str, rows: pd.DataFrame, paper: str, regime: str = "", models: Sequence[str] = ()
@@ -66,7 +57,7 @@ class Exhibits:
     def ledger(self, results: Results) -> None:
         """Judge the claims of this notebook and record the verdicts; show each with its runs and one sentence."""
         own = [claim.id for claim in claims.known().values() if claim.notebook == self.notebook]
-        book = ledger.record(verdicts.judge(results, own), self.notebook, self.profile)
+        book = ledger.record(claims.judge(results, own), self.notebook, self.profile)
         lines = []
         for row in book.to_dict("records"):
             judged = f"**{row['id']}, {row['verdict']}**" + (f" ({row['runs']})" if row["runs"] else "")

@@ -1,26 +1,36 @@
-"""What claims measure: tidy rows, one a run, with its task, base, model, seed, regime, validation and numbers."""
+"""What claims measure: tidy rows, one a run, with its task, base, model, seed, regime, validation and numbers.
 
+Notebooks show `best_heads` and `cost`, too.
+"""
+
+import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
+from torch import Tensor
 
-from abc_nb.analysis.attention import AttentionStudy
+from abc_nb.analysis.attention import AttentionStudy, needed, on_cells
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import identity
-from abc_nb.bias.base import ENCODER_DECODER
+from abc_nb.bias.base import ENCODER_DECODER, Attention, key_count
 from abc_nb.bias.lines import Line, cells_of
-from abc_nb.calibration.of_model import INTERPOLATES
+from abc_nb.calibration.calibrate import SHARE, Calibration, calibrate
 from abc_nb.common.errors import InputError
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.layouts import Layout
+from abc_nb.problems.tasks import TRAINED
 from abc_nb.runs.store import Run
 from abc_nb.specs.recipes import PROFILES
-from abc_nb.training.evaluation import TEST_SEED
-from audit import attention, calibration, connections, unlearnable
+from abc_nb.training.evaluation import TEST_SEED, correct_digits, record
+from audit import connections, unlearnable
 from audit.results import Results, problems, reached
+from audit.statistics import BAR
 from audit.studies import names_of
 
 Row = dict[str, Any]
@@ -72,10 +82,25 @@ def needed_cells(study: AttentionStudy) -> Row:
     columns = [f"{study.length} digits, {part}" for part in ("inside", "beyond")]
     for name in ENCODER_DECODER:
         inside, beyond = heads[heads.attention == name].sort_values(columns[0]).iloc[-1][columns]
-        even_inside, even_beyond = attention.even(study, name)
+        even_inside, even_beyond = even(study, name)
         left = (beyond - even_beyond) / (inside - even_inside)
         row |= {f"{name}_inside": inside, f"{name}_beyond": beyond, f"{name}_left": left}
     return row
+
+
+def even(study: AttentionStudy, name: Attention) -> tuple[float, float]:
+    """Mean mass, inside the training length and beyond, of attention that is evenly spread over open keys."""
+    layout = study.batch(study.length).layout
+    cells = torch.ones(1, 1, layout.target_length, key_count(layout, name))
+    cells = cells.tril() if name == "self" else cells
+    (row,) = study.masses_of({(name, 0): cells / cells.sum(-1, keepdim=True)}, layout).to_dict("records")
+    return row["inside"], row["beyond"]
+
+
+def best_heads(studies: Sequence[AttentionStudy]) -> pd.DataFrame:
+    """`AttentionStudy.best_heads` of several tasks."""
+    rows = pd.concat({study.run.spec.task.title: study.best_heads() for study in studies}, names=["task"])
+    return rows.round(3).reset_index("task").reset_index(drop=True)
 
 
 def operands(study: AttentionStudy) -> Row:
@@ -83,9 +108,9 @@ def operands(study: AttentionStudy) -> Row:
 
     `untrained` is how many look at either so in the model that the training began with.
     """
-    heads = attention.by_operand(study)
+    heads = by_operand(study)
     first, second = preferring(heads)
-    untrained = preferring(attention.by_operand(study, study.run.spec.build(study.run.seed)))
+    untrained = preferring(by_operand(study, study.run.spec.build(study.run.seed)))
     return {"first": first, "second": second, "untrained": sum(untrained), "heads": len(heads)}
 
 
@@ -95,10 +120,30 @@ def preferring(sources: pd.DataFrame) -> tuple[int, int]:
     return int((ratio >= 2).sum()), int((ratio <= 0.5).sum())
 
 
+def by_operand(study: AttentionStudy, model: Transformer | None = None) -> pd.DataFrame:
+    """The share of each cross-attention head (row) on each operand (column) at training length, of any model."""
+    batch = study.batch(TRAINED)
+    every = record(model or study.model, batch, average=True).weights
+    kept = [own for (name, _), own in every.items() if name == "cross"]
+    means = torch.cat([weights[:, : batch.layout.width].mean(1) for weights in kept]).numpy()  # (head, key)
+    operands = enumerate(batch.layout.operands, 1)
+    return pd.DataFrame({f"operand {number}": means[:, part.columns].sum(-1) for number, part in operands})
+
+
 def needed_digits(study: AttentionStudy) -> Row:
     """Over output digits the correlation of attention on the needed digit with accuracy, and the latter's spread."""
-    steps = attention.steps(study)
-    return {"correlation": steps.mass.corr(steps.accuracy), "spread": np.ptp(steps.accuracy)}
+    batch = study.batch(study.length)
+    accuracy = pd.Series(correct_digits(study.model, batch)[:, : batch.layout.width].float().mean(0).numpy())
+    mass = pd.Series(weakest_operand(record(study.model, batch).weights, batch.layout))
+    return {"correlation": mass.corr(accuracy), "spread": np.ptp(accuracy)}
+
+
+def weakest_operand(weights: Mapping[tuple[Attention, int], Tensor], layout: Layout) -> np.ndarray:
+    """Cross-attention on the needed digit by step: its best head's, of the operand that is looked at least."""
+    cross = torch.cat([own for (name, _), own in weights.items() if name == "cross"], dim=1)
+    operands = range(len(layout.operands))
+    best = [on_cells(cross, needed(layout, "cross", operand), layout).amax(0) for operand in operands]
+    return torch.stack(best).amin(0).numpy()
 
 
 def calibrated(measure: Callable[[CalibrationStudy], Row]) -> Callable[[Results], list[Row]]:
@@ -109,14 +154,30 @@ def calibrated(measure: Callable[[CalibrationStudy], Row]) -> Callable[[Results]
 def costs(study: CalibrationStudy) -> Row:
     """Problems seen to 99% in validation, ABC's over the plain model's: between `low` and `high`; and seconds."""
     (before, own), (parent_before, parent) = map(problems_seen, (study.run, study.parent_run))
-    return {"low": before / parent, "high": own / max(parent_before, 1), "seconds": calibration.cost(study)["seconds"]}
+    return {"low": before / parent, "high": own / max(parent_before, 1), "seconds": cost(study)["seconds"]}
 
 
 def problems_seen(run: Run) -> tuple[int, float]:
     """Problems seen at the last validation below 99%, and at the next one, infinite if there was none."""
-    first, steps = reached(run, INTERPOLATES), run.table("history").step
+    first, steps = reached(run, BAR), run.table("history").step
     below = steps[steps < first["step"]]
     return problems(run, int(below.max())) if len(below) else 0, first["problems"]
+
+
+def cost(study: CalibrationStudy) -> dict[str, object]:
+    """Task, seed, threshold, lines, skill left, and what retraining costs, in shares of what the parent cost.
+
+    `problems`, `steps` and `seconds` (with calibration; they depend on how busy the machine was) up to the first
+    validation of 99%, infinite if there was none; `whole` is the problems of both to their end.
+    """
+    tried = study.run.table("thresholds").iloc[-1]
+    own, parent = reached(study.run, BAR), reached(study.parent_run, BAR)
+    own["seconds"] += study.run.facts["calibration_seconds"]
+    row = {"task": study.run.spec.task.title, "seed": study.run.seed, "share": tried.share}
+    row |= {"lines": len(study.bias.lines), "skill": tried.skill}
+    costs = {"problems": "problems", "steps": "step", "seconds": "seconds"}
+    row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in costs.items()}
+    return row | {"whole": problems(study.run) / problems(study.parent_run)}
 
 
 def of_last_layer(study: CalibrationStudy) -> list[Line]:
@@ -177,11 +238,23 @@ def verticals(results: Results) -> list[Row]:
     rows, regime = [], PROFILES[results.profile].regime
     for seed, studies in by_seed.items():
         if len(studies) == len(names):
-            lines = pd.concat([calibration.verticals(study) for study in studies])
+            lines = pd.concat([strong_verticals(study) for study in studies])
             share = lines.share[~lines.token.str.startswith("operand")].sum() / lines.share.sum()
             about_seed = {"task": "", "model": "abc-unpractised", "base": 0, "seed": seed, "regime": regime}
             rows.append(about_seed | {"share": float(share)})
     return rows
+
+
+def strong_verticals(study: CalibrationStudy) -> pd.DataFrame:
+    """Strong vertical lines of cross-attention wherever they stand: token, share of a head's attention."""
+    tokens, wanted, rows = dict(study.layout.symbols), Calibration(anchor="whole", share=SHARE), []
+    for number, operand in enumerate(study.layout.operands, 1):
+        tokens |= dict.fromkeys(operand.columns.tolist(), f"operand {number}")
+    for (name, layer), weights in study.averages.items():
+        for line in calibrate(weights, None, "cross", wanted, layer) if name == "cross" else []:
+            if line.direction == "vertical":
+                rows.append((tokens[line.offset], weights[line.head, :, line.offset].mean().item()))
+    return pd.DataFrame(rows, columns=["token", "share"])
 
 
 def indices(results: Results) -> list[Row]:
@@ -194,13 +267,13 @@ def indices(results: Results) -> list[Row]:
 
 
 def lacking(results: Results) -> list[Row]:
-    """Of runs of Algorithm 1 the percentage of small problems that is `wrong` in any model with these lines.
+    """Runs of Algorithm 1, with the percentage of small problems that is `wrong` in any model with these lines.
 
     NaN of models with positions.
     """
     studies = "algorithm 1", "padded", "deep", "paper size", "paper size and batch"
     names = [name for name in names_of(*studies, profile=results.profile) if name.model.startswith("algorithm-1")]
-    return [about(run) | {"wrong": 100 * unlearnable.of_run(run)} for run in results.existing(names)]
+    return [accuracies(run) | {"wrong": 100 * unlearnable.of_run(run)} for run in results.existing(names)]
 
 
 def one_attention(results: Results) -> list[Row]:

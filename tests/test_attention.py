@@ -12,7 +12,7 @@ from abc_nb.problems.tasks import Task
 from abc_nb.runs.store import Run
 from abc_nb.show import maps
 from abc_nb.training.evaluation import greedy, record
-from audit.attention import weakest_operand
+from audit.measures import weakest_operand
 
 TASKS = ("successor", "addition", "n-by-1")
 

@@ -16,7 +16,7 @@ from abc_nb.problems.layouts import Layout
 from abc_nb.runs import runner
 from abc_nb.runs.store import Run
 from abc_nb.specs.spec import spec
-from audit.calibration import cost, verticals
+from audit.measures import cost, strong_verticals
 
 
 @pytest.fixture(scope="module")
@@ -100,4 +100,4 @@ def test_vertical_lines_are_named_by_the_token_they_stand_on(study: CalibrationS
     own[0, :, 0], own[1, :, 2] = 0.875, 0.375
     vars(planted)["averages"] = {("cross", 0): cross, ("self", 0): own}
     expected = {("operand 2", 0.5), ("&", 0.25), ("+", 0.75)}
-    assert {*verticals(planted).itertuples(index=False, name=None)} == expected
+    assert {*strong_verticals(planted).itertuples(index=False, name=None)} == expected

@@ -36,7 +36,7 @@ def test_the_number_follows_from_the_name() -> None:
 def test_what_has_no_number_or_in_the_audit_no_caption_is_refused(shown: list[object]) -> None:
     with pytest.raises(InputError, match="no number follows from the name 'figure-7-none'"):
         SHOW.figure("figure-7-none", pictures.new_figure(1)[0], "All.")
-    with pytest.raises(InputError, match="figure-a5-9-none has no caption"):
+    with pytest.raises(KeyError, match="figure-a5-9-none"):
         audited.Exhibits("a5_certificates", "quick").figure("figure-a5-9-none", pictures.new_figure(1)[0])
     assert shown == []
 

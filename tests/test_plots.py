@@ -14,7 +14,6 @@ from abc_nb.bias.lines import Line, Lines
 from abc_nb.problems.tasks import Task
 from abc_nb.show import maps, pictures
 from audit import frames, plots
-from audit import maps as audited
 
 
 def test_curves_are_the_median_over_seeds_with_a_band_from_the_worst_to_the_best() -> None:
@@ -31,7 +30,7 @@ def test_curves_are_the_median_over_seeds_with_a_band_from_the_worst_to_the_best
 def test_a_map_has_the_median_by_window_and_period_and_leaves_empty_what_was_not_tested() -> None:
     places = [("–", 0, 10.0), ("–", 3, 20.0), ("1", 0, 30.0), ("1", 3, 99.7), ("1", 4, 100.0)]
     frame = pd.DataFrame(places, columns=["w", "T", "ours"]).assign(task="Addition", seeds=1)
-    (panel,) = audited.grid(frame).axes
+    (panel,) = plots.grid(frame).axes
     assert panel.get_title() == "Addition (one seed)"
     assert [label.get_text() for label in panel.get_yticklabels()] == ["–", "1"]
     assert [text.get_text() for text in panel.texts] == ["10", "20", "30", "99.7", "100"]
@@ -39,7 +38,7 @@ def test_a_map_has_the_median_by_window_and_period_and_leaves_empty_what_was_not
 
 def test_a_line_is_numbered_by_the_column_at_which_it_meets_the_first_row() -> None:
     matrix = np.arange(1.0, 13).reshape(3, 4) / 12
-    _, *panels = audited.directions(matrix, (list("abcd"), list("123"))).axes
+    _, *panels = plots.directions(matrix, (list("abcd"), list("123"))).axes
     sums: dict[str, dict[int, list[float]]] = {"diagonal": {}, "antidiagonal": {}, "vertical": {}}
     for (row, column), value in np.ndenumerate(matrix):
         for title, line in (("diagonal", column - row), ("antidiagonal", column + row), ("vertical", column)):

@@ -17,7 +17,6 @@ from abc_nb.problems.sampling import Batch
 from abc_nb.training.evaluation import correct_digits, record
 
 Averages = Mapping[tuple[Attention, int], Tensor]  # (head, query, key) by attention and layer
-INTERPOLATES = 0.99  # exact match that a model needs before it is worth calibrating
 SHARES = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05)  # those that are tried, sparsest bias first
 
 
