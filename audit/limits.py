@@ -3,7 +3,7 @@
 The first two, measured of shipped weights, are in `results/flipped_bits.csv` and `results/floors.csv`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,16 +35,12 @@ LAYERS = range(1, 7)
 MIDDLE = 40, 20  # a width and a step far from both of its ends
 
 
-def per_flipped_bit(found: Results) -> pd.DataFrame:
-    """Of Parity how far a flipped bit moves the lead of 1 over 0 at its own step: a row a model, seed and length."""
-    return rows_of(changes, parities(found))
-
-
 def parities(found: Results) -> list[Run]:
     return [run for run in found.every_seed("parity-vanilla") if run.weights] + found.runs(["parity-abc"])
 
 
 def changes(run: Run) -> Iterator[dict[str, object]]:
+    """Of Parity how far a flipped bit moves the lead of 1 over 0 at its own step: a row a length."""
     model, sampler = run.model(), run.spec.sampler
     for length in LENGTHS:
         yield identity(run) | {"length": length, "change": change_per_bit(model, sampler, length)}
@@ -66,16 +62,12 @@ def change_per_bit(model: Transformer, sampler: Sampler, length: int) -> float:
     return (lead[rows, steps] - lead[-1, steps]).abs().mean().item()
 
 
-def by_floor(found: Results) -> pd.DataFrame:
-    """ABC's models, trained at minus infinity, with another bias off their lines: accuracy at sixty digits."""
-    return rows_of(floors, calibrated(found))
-
-
 def calibrated(found: Results) -> list[Run]:
     return found.runs([Name(task, "abc") for task in ARITHMETIC])
 
 
 def floors(run: Run) -> Iterator[dict[str, object]]:
+    """Of ABC, trained at minus infinity, the accuracy at sixty digits with another bias off its lines: a row a bias."""
     model, batch = run.model(), run.spec.sampler.test_batch(60, ASKED, TEST_SEED)
     for floor in FLOORS:
         right = exact_match(model.with_bias(with_floor(model, floor)), batch)
@@ -89,17 +81,19 @@ def with_floor(model: Transformer, floor: float | None) -> Lines:
     return replace(model.config.bias, floor=floor)
 
 
-FILES: dict[Callable[[Run], Iterator[dict[str, object]]], Path] = {
-    changes: SHIPPED / "flipped_bits.csv",
-    floors: SHIPPED / "floors.csv",
-}
+MEASURES = {"flipped_bits": (parities, changes), "floors": (calibrated, floors)}  # by file: of which runs, and what
 
 
-def rows_of(measure: Callable[[Run], Iterator[dict[str, object]]], runs: Sequence[Run]) -> pd.DataFrame:
-    """What a measure's file has of the weights of these runs; of others they are measured, which takes seconds each."""
-    known = {str(weights): rows for weights, rows in pd.read_csv(FILES[measure]).groupby("weights")}
-    weights = [str(run.checksum) for run in runs]
-    parts = [known[own] if own in known else pd.DataFrame(measure(run)) for run, own in zip(runs, weights, strict=True)]
+def file_of(name: str) -> Path:
+    return SHIPPED / f"{name}.csv"
+
+
+def measured(found: Results, name: str) -> pd.DataFrame:
+    """What a measure's file has of the weights of its runs; of others they are measured, which takes seconds each."""
+    runs_of, measure = MEASURES[name]
+    known = {str(weights): rows for weights, rows in pd.read_csv(file_of(name)).groupby("weights")}
+    runs = [(run, str(run.checksum)) for run in runs_of(found)]
+    parts = [known[weights] if weights in known else pd.DataFrame(measure(run)) for run, weights in runs]
     return pd.concat(parts, ignore_index=True).drop(columns="weights", errors="ignore")
 
 
@@ -107,13 +101,13 @@ def study() -> None:
     """Measure the shipped weights and write both files."""
     found = Results("quick", "shipped", SEEDS)
     with one_thread():
-        for measure, runs in ((changes, parities(found)), (floors, calibrated(found))):
-            rows = pd.concat([pd.DataFrame(measure(run)).assign(weights=str(run.checksum)) for run in runs])
-            write_text(FILES[measure], rows.to_csv(index=False))
+        for name, (runs_of, measure) in MEASURES.items():
+            rows = [pd.DataFrame(measure(run)).assign(weights=str(run.checksum)) for run in runs_of(found)]
+            write_text(file_of(name), pd.concat(rows).to_csv(index=False))
 
 
 def floors_wide(frame: pd.DataFrame) -> pd.DataFrame:
-    """`by_floor` for reading: the models that are right on 99%, of those there are, and the worst in percent."""
+    """`floors` for reading: the models that are right on 99%, of those there are, and the worst in percent."""
     grouped = frame.groupby(["task", "floor"], sort=False).accuracy
     counts = grouped.agg(lambda own: f"{(own >= BAR).sum()} of {len(own)}") + grouped.agg(
         lambda own: f" ({100 * own.min():.0f})"

@@ -31,7 +31,7 @@ def test_the_change_of_a_logit_is_that_between_a_problem_and_its_flipped_copies(
             )
             changes.append(abs(float((first[one] - first[zero]) - (second[one] - second[zero]))))
     assert limits.change_per_bit(model, sampler, 3) == pytest.approx(sum(changes) / 3, rel=1e-4)
-    stored = limits.per_flipped_bit(FOUND).query("model == 'abc'").set_index("length").change
+    stored = limits.measured(FOUND, "flipped_bits").query("model == 'abc'").set_index("length").change
     assert stored[5] == pytest.approx(limits.change_per_bit(model, sampler, 5), rel=1e-4)
 
 
@@ -41,7 +41,7 @@ def test_at_minus_infinity_a_model_is_as_good_as_shipped_and_at_a_floor_it_has_n
     model, sampler = run.model(), run.spec.sampler
     other = model.with_bias(limits.with_floor(model, -320.0))
     assert can_be_certified(model, sampler) and not can_be_certified(other, sampler)
-    stored = limits.by_floor(FOUND).query("task == 'addition'").set_index("floor").accuracy
+    stored = limits.measured(FOUND, "floors").query("task == 'addition'").set_index("floor").accuracy
     assert stored["minus infinity"] == 1 == run.evaluation().set_index("length").accuracy[60]
     right = exact_match(other, sampler.test_batch(60, limits.ASKED, TEST_SEED))
     assert stored["-320"] == right.double().mean() < 0.5
@@ -50,12 +50,9 @@ def test_at_minus_infinity_a_model_is_as_good_as_shipped_and_at_a_floor_it_has_n
 def test_stored_rows_are_of_the_weights_that_are_shipped() -> None:
     """A row for each length or floor of each of these models; what has other weights is measured."""
     every = Results("quick", "shipped", SEEDS)
-    for measure, runs, each in (
-        (limits.changes, limits.parities(every), limits.LENGTHS),
-        (limits.floors, limits.calibrated(every), limits.FLOORS),
-    ):
-        counts = pd.read_csv(limits.FILES[measure]).weights.value_counts()
-        assert counts.to_dict() == {run.checksum: len(each) for run in runs}
+    for name, each in (("flipped_bits", limits.LENGTHS), ("floors", limits.FLOORS)):
+        counts = pd.read_csv(limits.file_of(name)).weights.value_counts()
+        assert counts.to_dict() == {run.checksum: len(each) for run in limits.MEASURES[name][0](every)}
 
 
 def test_a_floor_counts_the_models_at_the_bar_and_shows_the_worst() -> None:
