@@ -35,11 +35,11 @@ def answer(name: str, expression: str, seed: int = 0, profile: str = "quick", tr
     return next(run.spec.answers(run.model(), [expression], trace))
 
 
-def certify(name: str, seed: int = 0, profile: str = "quick") -> list[Certificate]:
+def certify(name: str, seed: int = 0, profile: str = "quick", changes: Sequence[str] = ()) -> list[Certificate]:
     """Prove that a trained model is right on every problem of every length, or find what it gets wrong.
 
     One certificate, or of a language model one for each form of problem. InputError for a model that can have none.
     """
-    run = load(name, seed, profile)
+    run = load(name, seed, profile, changes)
     model = run.model()
     return [attempt(model, contexts).certificate for contexts in run.spec.contexts(model)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from abc_nb import api
-from abc_nb.certificates.certify import Certificate, attempt
+from abc_nb.certificates.certify import Certificate
 from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
@@ -21,7 +21,7 @@ from abc_nb.runs.store import Run
 from abc_nb.specs.experiment import LANGUAGE, Experiment
 from abc_nb.specs.names import matching
 from abc_nb.specs.spec import spec
-from abc_nb.training.evaluation import wilson
+from abc_nb.training.evaluation import with_intervals
 from abc_nb.training.status import Status
 
 
@@ -39,10 +39,7 @@ def show_tests(rows: pd.DataFrame) -> None:
     if rows.empty:
         print("it has learned no problems that could be tested")
         return
-    intervals = [wilson(correct, samples) for correct, samples in zip(rows.correct, rows.samples, strict=True)]
-    shares = pd.DataFrame(intervals, columns=["ci_low", "ci_high"]).assign(accuracy=rows.correct / rows.samples)
-    columns = [column for column in ("task", "length", "samples", "correct") if column in rows]
-    show(rows[columns].join(shares[["accuracy", "ci_low", "ci_high"]]))
+    show(with_intervals(rows.filter(["task", "length", "samples", "correct"])))
 
 
 def experiments(arguments: Namespace) -> list[Experiment]:
@@ -113,11 +110,10 @@ def answer_lines(answer: Callable[[str], str]) -> int:
 
 
 def certify(arguments: Namespace) -> int:
-    run = trained(arguments)
-    model = run.model()
-    certificates = [attempt(model, contexts).certificate for contexts in run.spec.contexts(model)]
+    name, seed, profile, changes = arguments.name, arguments.seed, arguments.profile, arguments.changes
+    certificates = api.certify(name, seed, profile, changes)
     if arguments.output is not None:
-        data = {"experiment": run.spec.name, "profile": run.spec.profile, "seed": run.seed}
+        data = {"experiment": spec(name, profile, changes).name, "profile": profile, "seed": seed}
         data |= {"certificates": [asdict(certificate) for certificate in certificates]}
         write_text(Path(arguments.output), json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     return max(said(certificate) for certificate in certificates)

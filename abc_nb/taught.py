@@ -11,7 +11,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.rules import Rule
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task, Width, pair
-from abc_nb.runs.arithmetic import lines_of
+from abc_nb.runs.trainings import lines_of
 from abc_nb.specs.spec import Spec, specify_task
 from abc_nb.training.evaluation import answers
 from abc_nb.training.problems import train

@@ -110,7 +110,7 @@ def language_run(name: str, losses: list[float], right: dict[int, int], certifie
     )
     history = {"step": [100, 200, 300][: len(losses)], "text": losses}
     history |= {column: [0.0] * len(losses) for column in ("seconds", "loss", "accuracy")}
-    facts = {"trained": {"steps": 200}, "generated": {"problems": 3, "right": 2}, "text": losses[-1]}
+    facts = {"trained": {"steps": 200}}
     tables = {"evaluation": columns | {"samples": [100] * len(tests)}} if tests else {}
     record = {"facts": facts, "tables": tables | {"history": history}}
     return Run(spec(name), 0, record | {"certificates": [{"certified": each} for each in certified]}, Path())
@@ -124,11 +124,9 @@ def test_a_row_has_the_range_of_losses_before_practice_and_the_worst_of_tasks_an
     table = compared({"text": [language_run("language-text", [1.0], {})], "abs": proven})
     assert table.loc["abs"].to_dict() == {
         "lowest loss": "1.250 to 1.500",
-        "last loss": "0.100 to 1.750",
         "6 digits": "99",
         "60 digits": "97",
         "1,000 digits": "20",
-        "in own text": "4 of 6",
         "certified": "1 of 2",
     }
     assert table.loc["text", ["lowest loss", "6 digits", "certified"]].tolist() == ["1.000", "–", "–"]

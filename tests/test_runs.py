@@ -20,7 +20,7 @@ from abc_nb.certificates.certify import contexts_of
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch
-from abc_nb.runs import arithmetic, runner, store
+from abc_nb.runs import runner, store, trainings
 from abc_nb.runs.store import Run
 from abc_nb.specs.spec import Spec, spec
 from abc_nb.training.fit import Progress, Training
@@ -142,10 +142,10 @@ def test_new_weights_or_the_parents(child: Spec, folders: Folders) -> None:
     """Before the first step: the parent's weights to the bit, or those of the seed."""
     assert child.parent is not None
     parent = runner.ensure(child.parent, 0)
-    bias, *_ = next(arithmetic.readings(child, 0, parent))
-    warm = arithmetic.start(child, 0, bias, parent).state_dict()
+    bias, *_ = next(trainings.readings(child, 0, parent))
+    warm = trainings.start(child, 0, bias, parent).state_dict()
     torch.testing.assert_close(warm, parent.model().state_dict(), rtol=0, atol=0)
-    new = arithmetic.start(replace(child, start="new"), 0, bias, parent).state_dict()
+    new = trainings.start(replace(child, start="new"), 0, bias, parent).state_dict()
     torch.testing.assert_close(new, child.build(0).state_dict(), rtol=0, atol=0)
 
 
@@ -162,9 +162,9 @@ def test_the_sparsest_lines_that_determine_the_answer_are_read(monkeypatch: pyte
         own = torch.eye(layout.target_length).repeat(heads, 1, 1)
         return {(name, layer): part for layer in range(2) for name, part in (("cross", cross), ("self", own))}
 
-    monkeypatch.setattr(arithmetic, "average_attention", attention)
+    monkeypatch.setattr(trainings, "average_attention", attention)
     assert own.calibration is not None
-    found = arithmetic.lines_of(own, vanilla.build(0), own.calibration_batch(0), own.calibration)
+    found = trainings.lines_of(own, vanilla.build(0), own.calibration_batch(0), own.calibration)
     assert found.tried.share.tolist() == [1.0, 0.7, 0.5, 0.4] and found.tried["skill"].tolist() == [0, 0, 0, 1]
     assert {line.offset for line in found.bias.lines if line.attention == "cross"} == {0, 1}
     contexts = contexts_of(own.build(0, found.bias), own.sampler)
@@ -178,7 +178,7 @@ def test_lines_of_one_attention_are_the_parents_and_the_other_sees_all_keys(kept
     parent = store.find(spec("addition-abc"), 0)
     assert parent is not None
     own = replace(spec("addition-abc-unpractised"), calibration=Inherited(attention=kept), parent=parent.spec)
-    [(bias, *_)] = arithmetic.readings(own, 0, parent)
+    [(bias, *_)] = trainings.readings(own, 0, parent)
     assert bias is not None
     layout = own.sampler.layout(6)
     for layer in range(own.model.decoder_layers):
@@ -206,7 +206,7 @@ def test_while_validation_is_too_low_more_lines_are_read(
 
     assert hard_to_please.parent is not None
     runner.ensure(hard_to_please.parent, 0)
-    monkeypatch.setattr(arithmetic, "train", train_as_if)
+    monkeypatch.setattr(trainings, "train", train_as_if)
     run = runner.ensure(hard_to_please, 0)
     thresholds, bias = run.table("thresholds"), run.bias()
     assert bias is not None

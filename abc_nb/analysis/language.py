@@ -12,8 +12,8 @@ from abc_nb.runs.store import Run
 def compared(runs: Mapping[str, Sequence[Run]]) -> pd.DataFrame:
     """A row a model, from the runs of its seeds.
 
-    The loss on held-out text in nats per character over the seeds, the lowest before practice and the last; percent
-    right at each length, of the worst task and seed; problems in the models' own text; seeds certified on every task.
+    The lowest loss on held-out text before practice, in nats per character over the seeds; percent right at each
+    length, of the worst task and seed; seeds certified on every task.
     """
     return pd.DataFrame({name: of_model(own) for name, own in runs.items()}).T.rename_axis("model")
 
@@ -21,14 +21,11 @@ def compared(runs: Mapping[str, Sequence[Run]]) -> pd.DataFrame:
 def of_model(runs: Sequence[Run]) -> dict[str, str]:
     facts, histories = [run.facts for run in runs], [run.table("history") for run in runs]
     trained = [rows[rows.step <= own["trained"]["steps"]] for rows, own in zip(histories, facts, strict=True)]
-    losses = {"lowest loss": [rows.text.min() for rows in trained], "last loss": [own["text"] for own in facts]}
-    row = {name: ends([f"{loss:.3f}" for loss in sorted(own)]) for name, own in losses.items()}
+    row = {"lowest loss": ends([f"{loss:.3f}" for loss in sorted(rows.text.min() for rows in trained)])}
     tests = pd.concat([run.evaluation() for run in runs])
     for length, _ in TESTS:
         accuracy = tests.accuracy[tests.length == length]
         row[f"{length:,} digits"] = f"{100 * accuracy.min():.0f}" if len(accuracy) else "–"
-    written = [own["generated"] for own in facts]
-    row["in own text"] = f"{sum(one['right'] for one in written)} of {sum(one['problems'] for one in written)}"
     proven = [all(each["certified"] for each in run.certificates) for run in runs if run.spec.rounds]
     row["certified"] = f"{sum(proven)} of {len(proven)}" if proven else "–"
     return row

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from abc_nb.language.mixture import in_order, piece, solved, texts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import Pattern, ProblemSpan, spans_in, tokens_of
-from abc_nb.training.evaluation import TEST_SEED, wilson
-from abc_nb.training.writer import Writer, likeliest
+from abc_nb.problems.spans import Pattern, tokens_of
+from abc_nb.training.evaluation import TEST_SEED, with_intervals
+from abc_nb.training.writer import likeliest
 
 TESTS = ((6, 100), (60, 100), (1000, 5))  # digits of each number, and problems
-WRITTEN = 1500  # characters that a model writes by itself
 AROUND = 120  # characters of held-out text before a problem, and behind it
 
 
-def evaluate(
-    model: Transformer, patterns: Sequence[Pattern], tests: Sequence[tuple[int, int]] = TESTS
-) -> list[dict[str, Any]]:
+def evaluate(model: Transformer, patterns: Sequence[Pattern], tests: Sequence[tuple[int, int]] = TESTS) -> pd.DataFrame:
     """Exact match of answers and their ends, of random problems with text before and behind them.
 
     One pass over the right answer says what greedy decoding would write: see `training.evaluation`.
@@ -31,10 +28,8 @@ def evaluate(
     for pattern, (length, samples) in product(patterns, tests):
         rng = generator(TEST_SEED, TEST, length)
         right = sum(is_right(model, pattern, test_operands(pattern, length, rng), rng) for _ in range(samples))
-        low, high = wilson(right, samples)
-        row = {"task": pattern.task.name, "length": length, "samples": samples, "correct": right}
-        rows.append(row | {"accuracy": right / samples, "ci_low": low, "ci_high": high})
-    return rows
+        rows.append((pattern.task.name, length, samples, right))
+    return with_intervals(pd.DataFrame(rows, columns=["task", "length", "samples", "correct"]))
 
 
 def test_operands(pattern: Pattern, length: int, rng: np.random.Generator) -> list[str]:
@@ -53,21 +48,3 @@ def is_right(model: Transformer, pattern: Pattern, operands: Sequence[str], rng:
     text = piece(held, AROUND, rng) + " " + written + piece(held, AROUND, rng)
     first, last = AROUND + 1 + written.index("="), AROUND + len(written)  # the tokens before an answer and its end
     return likeliest(model, text)[first:last].tolist() == tokens_of(text)[first + 1 : last + 1]
-
-
-def generated(model: Transformer, patterns: Sequence[Pattern], seed: int) -> dict[str, int]:
-    """What the model writes by itself, drawn from its own probabilities: problems in it, and those answered right.
-
-    It goes on from held-out text.
-    """
-    if not patterns:
-        return {"problems": 0, "right": 0}
-    rng = generator(seed, TEST, 1)
-    text = Writer(model).drawn(piece(texts()[1], AROUND, rng), WRITTEN, rng)
-    written = [span for span in spans_in(text, patterns) if span.finished and span.end < len(text)]
-    return {"problems": len(written), "right": sum(is_answered(text, span) for span in written)}
-
-
-def is_answered(text: str, span: ProblemSpan) -> bool:
-    """Whether a text has the right answer to a problem in it, and its end."""
-    return text.startswith(solved(span.pattern, span.operands), span.start)

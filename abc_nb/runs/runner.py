@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -14,17 +14,12 @@ from abc_nb.common import paths
 from abc_nb.common.devices import device, device_name, one_thread
 from abc_nb.model import compiled
 from abc_nb.runs import store
-from abc_nb.runs.arithmetic import train_arithmetic
-from abc_nb.runs.language import train_language
 from abc_nb.runs.store import Run
-from abc_nb.runs.trained import Trained
+from abc_nb.runs.trainings import Trained, train_run
 from abc_nb.specs.experiment import Experiment
-from abc_nb.specs.language import LanguageSpec
-from abc_nb.specs.spec import Spec
 from abc_nb.training.fit import Report
 
 PACKAGES = ("torch", "numpy", "pandas", "safetensors")
-TRAININGS: dict[type, Callable[..., Trained]] = {Spec: train_arithmetic, LanguageSpec: train_language}
 
 
 def ensure(spec: Experiment, seed: int, report: Report | None = None) -> Run:
@@ -50,7 +45,7 @@ def make(spec: Experiment, seed: int, report: Report | None = None) -> Run:
     folder = paths.runs() / ".partial" / spec.key(seed)
     folder.mkdir(parents=True, exist_ok=True)
     parent = (store.with_weights(spec.parent, seed) or ensure(spec.parent, seed)) if spec.parent else None
-    trained = TRAININGS[type(spec)](spec, seed, parent, folder, report)
+    trained = train_run(spec, seed, parent, folder, report)
     begin = time.perf_counter()
     tables = {"evaluation": spec.evaluate(trained.model.to(device()), spec.tests)}
     seconds = {"training": round(trained.seconds, 2), "evaluation": round(time.perf_counter() - begin, 2)}
@@ -58,7 +53,8 @@ def make(spec: Experiment, seed: int, report: Report | None = None) -> Run:
     tensors = {name: tensor.cpu().contiguous() for name, tensor in trained.model.state_dict().items()}
     facts = {"steps": trained.steps, "seconds": seconds} | origin(parent) | dict(trained.facts)
     facts |= environment(trained) | {"weights": store.checksum(tensors)}
-    store.keep(store.record_of(spec, seed, facts, tables, trained.bias, trained.proofs), tensors, folder)
+    proofs = [asdict(certificate) for certificate in trained.certificates]
+    store.keep(store.record_of(spec, seed, facts, tables, trained.bias, proofs), tensors, folder)
     for checkpoint in folder.glob("*attempt-*"):  # and what a killed process has left of one
         checkpoint.unlink()
     return store.read(spec, seed, folder.rename(paths.runs() / spec.key(seed)))

@@ -38,7 +38,7 @@ from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.experiment import Experiment
 from abc_nb.specs.names import how_to_train
-from abc_nb.training.evaluation import tidy
+from abc_nb.training.evaluation import with_intervals
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
 RECORD, WEIGHTS = "run.json", "weights.safetensors"  # the files of a run's folder
@@ -96,10 +96,8 @@ class Run:
 
     def evaluation(self) -> pd.DataFrame:
         """A row for each length that was tested, of a language model for each task too, with its interval."""
-        rows = self.table("evaluation")
-        tests = rows[["length", "samples", "correct"]].itertuples(index=False, name=None)
-        found = tidy(self.spec.name, self.seed, self.spec.regime, tests)
-        return found.assign(task=rows.task) if "task" in rows else found
+        rows = self.table("evaluation").filter(["task", "length", "samples", "correct"])
+        return with_intervals(rows).assign(experiment=self.spec.name, seed=self.seed, regime=self.spec.regime)
 
     def table(self, name: str) -> pd.DataFrame:
         """One of the tables in `TABLES`, which may be empty."""
@@ -218,11 +216,10 @@ def read(spec: Experiment, seed: int, folder: Path) -> Run:
     return Run(spec, seed, record, folder, folder / WEIGHTS)
 
 
-def seeds(spec: Experiment, origins: Sequence[str] = ANYWHERE) -> list[int]:
-    """The seeds for which there is a finished run."""
+def seeds(spec: Experiment) -> list[int]:
+    """The seeds for which there is a finished run, made here or shipped."""
     before, after = spec.key(0).rsplit("seed0", 1)
-    keys = [path.parent.name for path in paths.runs().glob(f"*/{RECORD}")] if "runs" in origins else []
-    keys += shipped_lines(paths.SHIPPED) if "shipped" in origins else []
+    keys = [*(path.parent.name for path in paths.runs().glob(f"*/{RECORD}")), *shipped_lines(paths.SHIPPED)]
     numbers = (key.removeprefix(f"{before}seed").removesuffix(after) for key in keys if key.startswith(before))
     return sorted({int(number) for number in numbers if number.isdecimal()})
 

@@ -74,7 +74,7 @@ class LanguageSpec(Experiment):
 
     def evaluate(self, model: Transformer, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
         """Rows of accuracy for each form and each (length, samples)."""
-        return pd.DataFrame(evaluate(model, self.mixture.patterns, tests))
+        return evaluate(model, self.mixture.patterns, tests)
 
     def contexts(self, model: Transformer) -> list[SpanContexts]:
         """All that the answers of a model can look at, a form at a time."""

@@ -77,8 +77,7 @@ class Spec(Experiment):
 
     def evaluate(self, model: Transformer, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
         """Rows of accuracy for each (length, samples)."""
-        rows = evaluation.evaluate(model, self.sampler, tests)
-        rows.insert(1, "asked", [samples for _, samples in tests])
+        rows = evaluation.evaluate(model, self.sampler, tests).assign(asked=[samples for _, samples in tests])
         return rows[["length", "asked", "samples", "correct"]]
 
     def contexts(self, model: Transformer) -> list[Contexts]:

@@ -20,7 +20,6 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Batch, Sampler
 
-COLUMNS = ["experiment", "seed", "regime", "length", "samples", "correct", "accuracy", "ci_low", "ci_high"]
 TEST_SEED = 20240701  # one test set a length, the same for every model
 TOKENS = 2**14  # source and target tokens computed at once: what a processor's cache holds is fastest
 FIRST = 40  # output tokens: somewhat more than any training shows, so that most models that fail have failed there
@@ -77,26 +76,22 @@ def exact_match(model: Transformer, batch: Batch) -> Tensor:
     return torch.cat(right)
 
 
-def evaluate(
-    model: Transformer, sampler: Sampler, tests: Iterable[tuple[int, int]], name: str = "", seed: int = 0
-) -> pd.DataFrame:
-    """Tidy rows of accuracy with its Wilson 95% interval for each (length, samples); InputError for no samples."""
+def evaluate(model: Transformer, sampler: Sampler, tests: Iterable[tuple[int, int]]) -> pd.DataFrame:
+    """Rows of accuracy with its Wilson 95% interval for each (length, samples); InputError for no samples."""
     rows = []
     for length, samples in tests:
         if samples < 1:
             raise InputError(f"{samples} problems of {length} digits are too few: ask for one at least")
         right = exact_match(model, sampler.test_batch(length, samples, TEST_SEED))
         rows.append((length, len(right), int(right.sum())))
-    return tidy(name, seed, sampler.regime, rows)
+    return with_intervals(pd.DataFrame(rows, columns=["length", "samples", "correct"], dtype=int))
 
 
-def tidy(name: str, seed: int, regime: str, counts: Iterable[tuple[int, int, int]]) -> pd.DataFrame:
-    """Tidy rows from (length, samples, correct): accuracy is a fraction, `ci_low` to `ci_high` its interval."""
-    rows = [
-        (name, seed, regime, length, samples, correct, correct / samples, *wilson(correct, samples))
-        for length, samples, correct in counts
-    ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+def with_intervals(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows, which have `samples` and `correct`, with their accuracy, a fraction, and `ci_low` to `ci_high`."""
+    ends = [wilson(correct, samples) for correct, samples in zip(rows.correct, rows.samples, strict=True)]
+    intervals = pd.DataFrame(ends, rows.index, ["ci_low", "ci_high"], float)
+    return rows.assign(accuracy=rows.correct / rows.samples).join(intervals)
 
 
 def greedy(model: Transformer, source: Tensor, layout: Layout, start: int) -> Tensor:

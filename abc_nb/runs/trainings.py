@@ -1,35 +1,60 @@
-"""How a run of arithmetic is trained: from nothing, under lines read out of its parent, or on from its parent."""
+"""How a run is trained: from nothing, under lines read out of its parent, or on from its parent."""
 
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from abc_nb.bias import Bias
 from abc_nb.bias.lines import Lines
+from abc_nb.bias.spans import SpanLines
 from abc_nb.calibration.calibrate import Calibration, Determining, Inherited
 from abc_nb.calibration.of_model import SHARES, Calibrated, average_attention, calibrate_model, sparsest
-from abc_nb.certificates.certify import contexts_of
+from abc_nb.certificates.certify import Certificate, contexts_of
 from abc_nb.certificates.practice import practise
 from abc_nb.common.devices import device
 from abc_nb.common.errors import InputError
+from abc_nb.language.calibration import calibrated
+from abc_nb.language.training import practise_language, text_loss, training_on_text
 from abc_nb.model import lora
+from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs.store import Run
-from abc_nb.runs.trained import Trained
+from abc_nb.specs.language import LanguageSpec
 from abc_nb.specs.spec import Spec
 from abc_nb.training.fit import Report
 from abc_nb.training.problems import train
+from abc_nb.training.recipe import Validation
 
 
-def train_arithmetic(spec: Spec, seed: int, parent: Run | None, folder: Path, report: Report | None) -> Trained:
-    """The trained model of a spec; checkpoints are kept in a folder."""
+@dataclass(frozen=True)
+class Trained:
+    """A model whose training has ended, of whatever kind, and what its run keeps of it."""
+
+    model: Transformer
+    steps: int = 0
+    seconds: float = 0.0  # of training, over all attempts
+    history: Sequence[Validation] = ()
+    bias: Bias | None = None  # read out of a parent's attention
+    thresholds: pd.DataFrame = field(default_factory=pd.DataFrame)  # that calibration tried
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    certificates: Sequence[Certificate] = ()
+
+
+def train_run(spec: Any, seed: int, parent: Run | None, folder: Path, report: Report | None) -> Trained:
+    """The trained model of a `Spec` or a `LanguageSpec`; checkpoints are kept in a folder."""
+    if isinstance(spec, LanguageSpec):
+        return language_model(spec, seed, parent, folder, report)
     if spec.practice and parent is not None:
         return practised(spec, seed, parent, report)
     return until_accepted(spec, seed, parent, folder, report)
+
+
+# ---- arithmetic
 
 
 def until_accepted(spec: Spec, seed: int, parent: Run | None, folder: Path, report: Report | None) -> Trained:
@@ -116,3 +141,30 @@ def practised(spec: Spec, seed: int, parent: Run, report: Report | None) -> Trai
     return Trained(
         model, progress.step, progress.seconds, progress.history, bias, facts=facts, certificates=made.certificates
     )
+
+
+# ---- language models
+
+
+def language_model(spec: LanguageSpec, seed: int, parent: Run | None, folder: Path, report: Report | None) -> Trained:
+    """Train on a mixture, round the weights to 8 bits, and go on with contexts until none is wrong."""
+    bias: SpanLines | None = None
+    if parent is not None and spec.calibration is not None:  # ABC, under lines of its parent
+        bias = calibrated(parent.model(), spec.calibration, spec.mixture.longest, seed)
+    model = spec.build(seed, bias).to(device())
+    progress = training_on_text(model, spec.mixture, spec.training, seed).run(folder / "attempt-0.pt", report)
+    steps, seconds, history = progress.step, progress.seconds, [*progress.history]
+    facts: dict[str, Any] = {"trained": {"text": text_loss(model), "steps": steps, "seconds": round(seconds, 1)}}
+    model = model.cpu()  # of which certificates speak
+    round_weights(model)
+    certificates = ()
+    if spec.practice is not None:
+        done = practise_language(model, spec.mixture, spec.practice, seed, spec.rounds, report)
+        rounds, certificates = done.progress, done.certificates
+        history += [row | {"step": steps + row["step"]} for row in rounds.history]
+        facts["practised"] = {"text": text_loss(model), "steps": rounds.step, "rounds": done.rounds}
+        facts["practised"]["seconds"] = round(rounds.seconds, 1)
+        facts["wrong"] = done.wrong  # contexts, a list a look: of each form
+        steps, seconds = steps + rounds.step, seconds + rounds.seconds
+    facts["text"] = text_loss(model, 256)
+    return Trained(model, steps, seconds, history, bias, facts=facts, certificates=certificates)
