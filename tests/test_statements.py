@@ -110,7 +110,7 @@ def test_a_run_that_differs_makes_the_reproduction_fail_and_says_what_to_do(
     made_here("addition-vanilla", right)
     monkeypatch.setattr(reproduce.sweep, "sweep", lambda jobs: [])
     given: list[object] = []
-    monkeypatch.setattr(reproduce.notebooks, "execute_all", lambda books, folder, parameters: given.append(parameters))
+    monkeypatch.setattr(reproduce, "execute_all", lambda books, folder, parameters: given.append(parameters))
     monkeypatch.setattr(reproduce.report, "write", lambda found: places / "REPORT.md")
     assert main(["reproduce"]) == status
     assert given == [{"profile": "quick", "results": "any", "seeds": [0, 1, 2, 3, 4]}]

@@ -1,12 +1,10 @@
 """Writing files so that a reader sees the old content or the new, never half of it."""
 
 import errno
-import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from abc_nb.common.errors import InputError
 
@@ -20,15 +18,6 @@ def write_bytes(path: Path, content: bytes) -> Path:
     with replacement(path) as temporary:
         temporary.write_bytes(content)
     return path
-
-
-def read_lines(path: Path) -> list[Any]:
-    """What is written as JSON, a value a line; nothing where there is no file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-
-
-def write_lines(path: Path, values: Iterable[Any]) -> Path:
-    return write_text(path, "".join(json.dumps(value) + "\n" for value in values))
 
 
 @contextmanager

@@ -64,10 +64,10 @@ def attention_maps(heads: Sequence[HeadMap], across: int = 0) -> Figure:
 
 
 @rc_context(STYLE)
-def windows(*wanted: Window, width: int = 6) -> Figure:
+def windows(*wanted: Window) -> Figure:
     """Which cells windows leave open, drawn yellow (figures 3 and 8); self-attention, which all share, stands once."""
     one, two = "one number", "two numbers"
-    layouts = {one: Task("successor").layout(width), two: Task("addition").layout(width, "aligned")}
+    layouts = {one: Task("successor").layout(6), two: Task("addition").layout(6, "aligned")}
     kinds: list[tuple[Attention, str]] = [("self", one), ("cross", one), ("cross", two)]
     wide = [layouts[kind].target_length if name == "self" else layouts[kind].source_length for name, kind in kinds]
     size = (CELL * sum(wide) / len(wide) + 0.9, CELL * layouts[one].target_length + 0.9)

@@ -88,12 +88,12 @@ def png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def heat_map(axes: Axes, matrix: np.ndarray, colors: str = "viridis", **options: Any) -> AxesImage:
+def heat_map(axes: Axes, matrix: np.ndarray, **options: Any) -> AxesImage:
     """A matrix as cells, without ticks and grid; what is not finite is grey. Options are those of `imshow`."""
     shown = np.where(np.isfinite(matrix), matrix, np.nan)
     axes.set(xticks=[], yticks=[])
     axes.grid(False)
-    cmap = matplotlib.colormaps[colors].with_extremes(bad=CLOSED_COLOR, over="white")
+    cmap = matplotlib.colormaps["viridis"].with_extremes(bad=CLOSED_COLOR, over="white")
     return axes.imshow(shown, cmap=cmap, **({"aspect": "auto", "interpolation": "nearest"} | options))
 
 

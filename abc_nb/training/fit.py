@@ -153,13 +153,11 @@ def fit(
     recipe: Recipe,
     seed: int = 0,
     validate: Callable[[], Validation] = dict,
-    missed: list[np.ndarray] | None = None,
     progress: Progress | None = None,
-    checkpoint: Path | None = None,
     report: Report | None = None,
 ) -> Progress:
-    """Train a model to the end, or go on from a checkpoint: see `Training`."""
-    return Training(model, loss_of_step, recipe, seed, validate, missed, progress).run(checkpoint, report)
+    """Train a model to the end, without a checkpoint: see `Training`."""
+    return Training(model, loss_of_step, recipe, seed, validate, progress=progress).run(report=report)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any] | None:

@@ -16,17 +16,12 @@ Rule = Callable[[Tensor], Tensor]  # distances in columns to booleans: which are
 OPEN, CLOSED = "success", ""  # looks of a cell
 
 
-@or_sentence
-def explore_painting(task: Task, problem: str, judge: Callable[[Rule], pd.DataFrame]) -> w.Widget:
+class Painting(w.VBox):
     """Open and close cells of a place, the one above and the one below; `judge` trains under their rule.
 
+    Cells are tokens of aligned input. The rule opens the same distances at every place, at first the place alone.
     InputError for a problem that is none of the task's.
     """
-    return Painting(task, problem, judge)
-
-
-class Painting(w.VBox):
-    """Cells are tokens of aligned input. The rule opens the same distances at every place, at first the place alone."""
 
     def __init__(self, task: Task, problem: str, judge: Callable[[Rule], pd.DataFrame]) -> None:
         batch = on_paper(task, problem, "aligned")
@@ -69,3 +64,6 @@ class Painting(w.VBox):
 
     def __repr__(self) -> str:
         return "Explorer: run this cell in JupyterLab to use it"
+
+
+explore_painting = or_sentence(Painting)
