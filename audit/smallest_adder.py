@@ -34,8 +34,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from audit.adderboard import tests
-from audit.check_adder import check
+from audit.check_adder import check, tests
 
 HERE = Path(__file__).parents[1] / "results" / "smallest_adder"
 SEEDS = range(100, 116)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from audit.adderboard import tests as sums_right
 from audit.check_adder import check, contexts, largest
+from audit.check_adder import tests as sums_right
 from audit.smallest_adder import HERE, KEYS, SHAPES, Shape, begin, logits, margins
 from audit.smallest_adder import contexts as all_contexts
 
