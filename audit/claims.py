@@ -212,24 +212,6 @@ def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name for pattern in wanted for name in left if fnmatch.fnmatch(name, pattern)))
 
 
-NOTHING = Part(frame([]).assign(among=True, undecided=False, agrees=True, label=""))
-
-
-def judged(claim: Any, parts: Mapping[str, Any]) -> Verdict:
-    """The verdict on a claim, which `known` has: its finding names the parts, of which `runs` decide it by its rule."""
-    runs: Part = parts.get("runs", NOTHING)
-    counts = [n._replace(undecided=0) if claim.about == "algebra" else n for n in runs.counts.values()]
-    verdict = claim.verdict or by_counts(counts, claim.at_most, claim.about)
-    finding = "None was trained." if verdict == "not run" else claim.finding.format(**parts)
-    if verdict in ("undecided", "not tested"):
-        finding += f" To decide it: {claim.decide or MORE}"
-    met, of, undecided = total(counts)
-    agree = f"{met} of {of} runs agree" + (f", {undecided} undecided" if undecided else "")
-    counted = claim.about in ABOUT and verdict != "not run"
-    regimes = " and ".join(REGIMES.get(name, name) for name in runs.runs.regime.unique())
-    return Verdict(claim.id, verdict, finding, agree * counted, claim.reading, regimes, runs.seeds, claim.size)
-
-
 def parts(id: str, read: Callable[..., pd.DataFrame]) -> dict[str, Part]:
     """What the finding of a claim names; `read` gives the rows of studies or measures."""
     found: dict[str, Part] = {}
@@ -238,6 +220,24 @@ def parts(id: str, read: Callable[..., pd.DataFrame]) -> dict[str, Part]:
             counted = count(read(*row.rows.split("; ")), row)
             found[row.part] = found[row.part] + counted if row.part in found else counted
     return found
+
+
+NOTHING = Part(frame([]).assign(among=True, undecided=False, agrees=True, label=""))
+
+
+def judged(claim: Any, found: Mapping[str, Part]) -> Verdict:
+    """The verdict on a claim, which `known` has, by what `parts` found for it."""
+    runs = found.get("runs", NOTHING)
+    counts = [n._replace(undecided=0) if claim.about == "algebra" else n for n in runs.counts.values()]
+    verdict = claim.verdict or by_counts(counts, claim.at_most, claim.about)
+    finding = "None was trained." if verdict == "not run" else claim.finding.format(**found)
+    if verdict in ("undecided", "not tested"):
+        finding += f" To decide it: {claim.decide or MORE}"
+    met, of, undecided = total(counts)
+    agree = f"{met} of {of} runs agree" + (f", {undecided} undecided" if undecided else "")
+    counted = claim.about in ABOUT and verdict != "not run"
+    regimes = " and ".join(REGIMES.get(name, name) for name in runs.runs.regime.unique())
+    return Verdict(claim.id, verdict, finding, agree * counted, claim.reading, regimes, runs.seeds, claim.size)
 
 
 def judge(results: Results, ids: Sequence[str]) -> list[Verdict]:
