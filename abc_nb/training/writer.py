@@ -115,15 +115,13 @@ def logits(
     return model.head(model.decoder_norm(x))
 
 
-def passes(
-    model: Transformer, tokens: Sequence[int], spans: Spans, cache: Cache, record: Record | None = None
-) -> Iterator[Tensor]:
+def passes(model: Transformer, tokens: Sequence[int], spans: Spans, cache: Cache) -> Iterator[Tensor]:
     """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, `BLOCK` at a time."""
     check_memory(model, len(tokens))
     with evaluating(model) as device:
         for first in range(cache.count, len(tokens), BLOCK):
             part = torch.tensor([tokens[first : first + BLOCK]], device=device)
-            yield logits(model, part, [spans], cache, record)[0]
+            yield logits(model, part, [spans], cache)[0]
 
 
 def standing(text: str, spans: Spans) -> list[object]:
