@@ -10,9 +10,10 @@ import pandas as pd
 from abc_nb.analysis.certified import PRACTISED, practice, rows, share, table
 from abc_nb.analysis.results import identity
 from abc_nb.bias.lines import Lines
-from abc_nb.certificates.certify import can_be_certified, contexts_of
-from abc_nb.certificates.counterexamples import Shortest
-from abc_nb.certificates.counterexamples import shortest_wrong as shortest_wrong_of
+from abc_nb.certificates.certify import contexts_of
+from abc_nb.common.errors import InputError
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import Sampler
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.show.titles import of_task
@@ -22,6 +23,8 @@ from abc_nb.specs.names import ARITHMETIC, LISTS
 from abc_nb.specs.spec import Spec, spec
 from audit.models import TABLES
 from audit.results import Results
+from audit.shortest import Shortest
+from audit.shortest import shortest_wrong as shortest_wrong_of
 from audit.studies import ABLATED, BASES, GROUPS, STUDIES
 
 EVERY = ("abs", "window-cyclic-practised", *PRACTISED[1:])  # models whose training ends with practice, in this order
@@ -155,3 +158,11 @@ def shortest_of(run: Run) -> Shortest | None:
         return kept[0] if kept else None
     model, sampler = run.model(), run.spec.sampler
     return None if can_be_certified(model, sampler) else shortest_wrong_of(model, sampler)
+
+
+def can_be_certified(model: Transformer, sampler: Sampler) -> bool:
+    """Whether finitely many shapes cover every length, so that all could be tried; weights make no difference."""
+    try:
+        return bool(contexts_of(model, sampler).shapes)
+    except InputError:
+        return False

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 import torch
 
-from abc_nb.certificates.certify import can_be_certified
 from abc_nb.specs.spec import SEEDS, spec
 from abc_nb.training.evaluation import TEST_SEED, exact_match
 from audit import limits, plots
+from audit.certified import can_be_certified
 from audit.results import Results
 
 FOUND = Results("quick", "shipped", [0])

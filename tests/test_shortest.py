@@ -7,12 +7,11 @@ import pytest
 from helpers import build, integers, places_of
 
 import abc_nb
-from abc_nb.certificates.counterexamples import shortest_wrong
-from abc_nb.problems.drawing import hard_operands
 from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.training.evaluation import answers
+from audit.shortest import hard_operands, shortest_wrong
 
 
 @pytest.mark.slow

@@ -133,14 +133,6 @@ def contexts_of(model: Transformer | ModelConfig, sampler: Sampler) -> SampledCo
     return (TableContexts if sampler.task.table else NumberContexts)(config, sampler)
 
 
-def can_be_certified(model: Transformer, sampler: Sampler) -> bool:
-    """Whether finitely many shapes cover every length, so that all could be tried; weights make no difference."""
-    try:
-        return bool(contexts_of(model, sampler).shapes)
-    except InputError:
-        return False
-
-
 def certify_model(model: Transformer, sampler: Sampler) -> Certificate:
     """Try every context in which a model can be asked for a token; InputError for one that has no certificate."""
     return attempt(model, contexts_of(model, sampler)).certificate

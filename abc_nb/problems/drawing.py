@@ -1,4 +1,4 @@
-"""Operands that are drawn at random: of training problems, of test sets, and of problems that are hard to get right."""
+"""Operands that are drawn at random: of training problems and of test sets."""
 
 import numpy as np
 
@@ -49,27 +49,6 @@ def operands_of_length(task: Task, length: Width, samples: int, width: Width, rn
     count = min(samples, *(len(every) ** places for every in lists))
     long = [every[distinct_digits(0, len(every) ** places, len(every), places, count, rng)] for every in lists]
     return completed(task, long, rng)
-
-
-def hard_operands(task: Task, places: int, count: int, rng: np.random.Generator) -> list[Digits]:
-    """Operands of at most so many places, in which long carries and repeated digits come up.
-
-    The first number has exactly so many digits; a second one as many in half of the problems, else fewer.
-    """
-    rule, base = task.rule, task.base
-    if rule.notation != "number" or rule.stacked:
-        every = rule.inputs[0].alphabet[rule.inputs[0].alphabet < task.base]  # no operators of lists in lists
-        return [every[varied_digits(len(every), count, places, rng)]]
-    first = varied_digits(base, count, places, rng)
-    first[:, -1] = np.maximum(first[:, -1], places > 1)
-    if len(rule.inputs) == 1:
-        return [first]
-    second = varied_digits(base, count, rule.factor or places, rng)
-    if rule.factor:
-        return [first, second]
-    shorter = rng.integers(1, places + 1, count)[:, None]
-    second[(np.arange(places) >= shorter) & (rng.random((count, 1)) < 0.5)] = 0
-    return in_order(task, [first, second])
 
 
 def completed(task: Task, long: list[Digits], rng: np.random.Generator) -> list[Digits]:
