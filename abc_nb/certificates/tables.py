@@ -24,8 +24,7 @@ from math import prod
 import numpy as np
 
 from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, Bias
-from abc_nb.bias.lines import OUTPUT as OUTPUTS
-from abc_nb.bias.lines import Lines, on_lines
+from abc_nb.bias.lines import Lines, on_lines, spans
 from abc_nb.certificates.cells import Cells, Key, Offset, Situation
 from abc_nb.certificates.contexts import Atom, Block, Contexts, Node, Shape, Site, Token, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first, wrong_among
@@ -112,14 +111,20 @@ class Steps:
         return tuple((value, Token(atom, 0)) for atom, value in named)
 
     def on(self, line: Followed, name: Attention, key: int, step: int) -> Atom:
-        """What stands at a key that a line opens."""
+        """What stands at a key that a line opens; InputError where its place follows from no distance from the cell."""
         direction, span, offset = line
-        if name == "self":
-            assert key in (0, step) or span == OUTPUTS
-            return self.before(key) if key in (0, step) else ("cell", -int(direction == "above"), offset - 1)
-        symbol = dict(self.layout.symbols).get(key)
+        if name == "self" and key in (0, step):
+            return self.before(key)
+        symbol = None if name == "self" else dict(self.layout.symbols).get(key)
         if symbol is not None:
             return "token", self.task.token(symbol), 0
+        if direction not in {known.name: known.along for known in spans(self.layout, name)}.get(span, ()):
+            raise InputError(
+                f"no certificate of a table for a line {direction!r} over {span!r}: it does not follow the cells, so "
+                "that what a cell looks at grows apart with the size"
+            )
+        if name == "self":
+            return "cell", -int(direction == "above"), offset - 1
         number = int(span.split()[-1])
         by_cell = self.layout.operands[number - 1].rows
         return "by cell" if by_cell else "by row" if direction == "by row" else "by column", number, offset
