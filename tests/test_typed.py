@@ -132,7 +132,7 @@ def test_a_problem_is_typed_with_the_zeros_that_a_result_leaves_room_for(
     name: str, number: int, digit: int, more: int
 ) -> None:
     task = Task(name)
-    problem = f"{number}{task.operator}{digit}" if task.operator else str(number)
+    problem = f"{number}{task.rule.sign}{digit}" if task.rule.sign else str(number)
     width = len(str(number)) + more + 1
     operands = task.widen(task.read(problem), width)
     assert task.typed(operands) == problem

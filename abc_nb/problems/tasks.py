@@ -68,15 +68,6 @@ class Task(Widths):
     def unit(self) -> str:
         return self.rule.unit
 
-    @property
-    def operator(self) -> str:
-        return self.rule.sign
-
-    @property
-    def factor(self) -> int:
-        """Digits of an operand that has only a few, if there is one."""
-        return self.rule.factor
-
     # ---- tokens
 
     @cached_property
@@ -114,7 +105,7 @@ class Task(Widths):
         if arrangement not in get_args(Arrangement):
             raise InputError(f"{arrangement!r} is no arrangement: choose one of {', '.join(get_args(Arrangement))}")
         if arrangement == "aligned" and self.pads and len(self.rule.inputs) == 2 and self.rule.factor < 2:
-            return binary_aligned(single(width), self.operator)
+            return binary_aligned(single(width), self.rule.sign)
         layout = self.natural(width)
         if arrangement == "units-first":
             return replace(layout, operands=tuple(map(turned, layout.operands)))
@@ -126,7 +117,7 @@ class Task(Widths):
 
     def natural(self, width: Width) -> Layout:
         """Operands one after the other."""
-        places, sign = self.operand_places(width), [self.operator] if self.operator else []
+        places, sign = self.operand_places(width), [self.rule.sign] if self.rule.sign else []
         between = [[SOS], *[sign] * (len(places) - 1), [EOS]] if len(places) > 1 else [[SOS, *sign], [EOS]]
         operands, symbols = in_a_row(between, places)
         pairs = zip(operands, self.rule.inputs, strict=True)
