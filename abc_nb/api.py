@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from abc_nb.certificates.certify import Certificate, attempt
+from abc_nb.certificates.certify import Certificate, certify_contexts
 from abc_nb.common.errors import InputError
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
@@ -42,4 +42,4 @@ def certify(name: str, seed: int = 0, profile: str = "quick", changes: Sequence[
     """
     run = load(name, seed, profile, changes)
     model = run.model()
-    return [attempt(model, contexts).certificate for contexts in run.spec.contexts(model)]
+    return [certify_contexts(model, contexts) for contexts in run.spec.contexts(model)]

@@ -9,7 +9,7 @@ from test_spans import PATTERNS, model
 
 from abc_nb import InputError, Task
 from abc_nb.bias.spans import SpanLines
-from abc_nb.certificates.certify import attempt
+from abc_nb.certificates.certify import certify_contexts, results_of
 from abc_nb.certificates.spans import SpanContexts, lead_at
 from abc_nb.language.mixture import piece, texts
 from abc_nb.problems.spans import END, Pattern, spans_in, tokens_of
@@ -63,7 +63,7 @@ def test_a_lead_is_that_of_a_problem_whose_answer_is_right_so_far(problem: str) 
 def test_a_model_that_knows_nothing_is_wrong_and_shows_it() -> None:
     own = model()
     contexts = SpanContexts.of(own, PATTERNS[2])
-    results, certificate = attempt(own, contexts)
+    results, certificate = results_of(own, contexts), certify_contexts(own, contexts)
     assert not certificate.certified and certificate.wrong == sum(each.wrong for each in results) > 0
     for example in certificate.counterexamples:
         (span,) = spans_in(example.problem, PATTERNS[2:3])

@@ -36,7 +36,6 @@ KEPT = 0.5  # of a margin that rounding has to leave
 MANY = 8  # times as many contexts as states of a part are reason to compute all of these
 FEW = 0.1  # of some contexts
 LOOKED_AT = 2**11  # contexts that say whether float32 is enough for a shape
-NARROW = 64  # contexts with small margins that are kept of each block and in the end
 WRONG = 200  # wrong contexts that are kept of each shape; all are counted
 IN_FLOAT32 = (
     "This holds in float32 on a processor and in float64, in whatever order numbers are summed, and in exact "
@@ -90,15 +89,11 @@ class Result:
     shape: Shape
     contexts: int = 0
     wrong: int = 0
-    narrow: list[tuple[float, Context]] = field(default_factory=list)  # the smallest margins, the smallest first
+    margin: float = math.inf  # the smallest
     bound: float = 0.0  # the most that rounding can change a margin by
     left: float = math.inf  # the least that it leaves of one
     wide: int = 0  # contexts that are proven for float64 alone
     examples: list[Context] = field(default_factory=list)  # wrong ones
-
-    @property
-    def margin(self) -> float:
-        return self.narrow[0][0] if self.narrow else math.inf
 
     def add(self, block: Block, leads: "Leads") -> None:
         """Count a block whose right tokens lead by these margins."""
@@ -110,9 +105,7 @@ class Result:
         self.examples += [block[row] for row in wrong[: WRONG - len(self.examples)]]
         self.bound = max(self.bound, float((margin - left).max()))
         self.left = min(self.left, float(left.min()))
-        least = np.argpartition(margin, NARROW)[:NARROW] if len(margin) > NARROW else np.arange(len(margin))
-        self.narrow += [(float(margin[row]), block[row]) for row in least]
-        self.narrow = sorted(self.narrow, key=lambda narrow: narrow[0])[:NARROW]
+        self.margin = min(self.margin, float(margin.min()))
 
 
 class Leads(NamedTuple):
@@ -135,23 +128,17 @@ def contexts_of(model: Transformer | ModelConfig, sampler: Sampler) -> SampledCo
 
 def certify_model(model: Transformer, sampler: Sampler) -> Certificate:
     """Try every context in which a model can be asked for a token; InputError for one that has no certificate."""
-    return attempt(model, contexts_of(model, sampler)).certificate
+    return certify_contexts(model, contexts_of(model, sampler))
 
 
-class Attempt(NamedTuple):
-    """The result of every shape, and the certificate that follows from them."""
-
-    results: list[Result]
-    certificate: Certificate
-
-
-def attempt(model: Transformer, contexts: Contexts) -> Attempt:
+def certify_contexts(model: Transformer, contexts: Contexts) -> Certificate:
+    """The same for contexts of any kind."""
     start, results, task = time.perf_counter(), results_of(model, contexts), contexts.task
     count, wrong, wide = (sum(getattr(result, name) for result in results) for name in ("contexts", "wrong", "wide"))
     left, bound = min(result.left for result in results), max(result.bound for result in results)
     shown = [(result.shape, context) for result in results for context in result.examples]
     sums, arithmetic = exact_sums(model, contexts), IN_FLOAT64 if wide else IN_FLOAT32
-    certificate = Certificate(
+    return Certificate(
         task=task.name,
         base=task.base,
         statement=f"{contexts.statement} {arithmetic}{EXACT * (sums is not None)}",
@@ -168,7 +155,6 @@ def attempt(model: Transformer, contexts: Contexts) -> Attempt:
         weights=checksum(weights_of(model)),
         bias=sha256_of(to_data(model.config.bias)),
     )
-    return Attempt(results, certificate)
 
 
 def weights_of(model: Transformer) -> dict[str, np.ndarray]:

@@ -1,7 +1,7 @@
 """A look at contexts: which of them a model gets wrong, in plain arithmetic and without a bound, so it is no proof."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,34 +48,20 @@ def wrong_contexts(
 
     `count` is told how many there were in each block. A look that does not end early counts all that are wrong.
     """
-    known = Look()
-    kept = looked_at(model, contexts, known, ((shape, block_of(some)) for shape, some in (first or {}).items()), enough)
-    if kept >= enough:
-        return known
+    look, passes = Look(), Passes(model, contexts, torch.get_num_threads())
+    known = ((shape, block_of(some)) for shape, some in (first or {}).items())
     every = ((shape, block) for shape in contexts.shapes for block in contexts.blocks(shape) if len(block))
-    look = Look(poor=known.poor)
-    looked_at(model, contexts, look, every, enough, count)
-    return look
-
-
-def looked_at(
-    model: Transformer,
-    contexts: Contexts,
-    look: Look,
-    blocks: Iterable[tuple[Shape, Block]],
-    enough: float,
-    count: Callable[[int], None] = lambda _: None,
-) -> int:
-    """Add blocks of contexts to a look, until so many wrong contexts are kept; how many are."""
-    kept, passes = 0, Passes(model, contexts, torch.get_num_threads())
     with one_thread(), evaluating(model):
-        for shape, block in blocks:
-            margins, _ = passes.leads(shape, block, passes.plain)
-            kept += look.add(shape, block, margins)
-            count(len(block))
-            if kept >= enough:
-                break
-    return kept
+        for blocks, again in ((known, True), (every, False)):
+            look.wrong, kept = {}, 0
+            for shape, block in blocks:
+                margins, _ = passes.leads(shape, block, passes.plain)
+                kept += look.add(shape, block, margins)
+                if not again:
+                    count(len(block))
+                if kept >= enough:
+                    return look
+    return look
 
 
 def block_of(contexts: dict[bytes, Context]) -> Block:

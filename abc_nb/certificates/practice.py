@@ -26,7 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from abc_nb.certificates.certify import Certificate, SampledContexts, attempt, contexts_of
+from abc_nb.certificates.certify import Certificate, SampledContexts, certify_contexts, contexts_of
 from abc_nb.certificates.contexts import Block, Context, Contexts, Shape, Site
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.look import Known, block_of, wrong_contexts
@@ -149,7 +149,7 @@ class AllContexts:
         return sum(self.wrong.values())
 
     def certificates(self) -> tuple[Certificate, ...]:
-        return tuple(attempt(self.model, kind).certificate for kind in self.contexts)
+        return tuple(certify_contexts(self.model, kind) for kind in self.contexts)
 
 
 def loss_of_contexts(model: Transformer, shape: Shape, block: Block) -> Tensor:
