@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,12 +30,11 @@ Context = tuple[np.ndarray, int]  # the tokens at a shape's atoms, and the token
 ASKED = 3 * 10**7  # contexts, of which a minute tells whether each has one right token
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """An embedded token with the residue of its index."""
 
     atom: Atom
-    index: int
+    residue: int
 
     @property
     def atoms(self) -> frozenset[Atom]:
@@ -44,7 +43,7 @@ class Token:
 
     def renamed(self, names: Mapping[int, int]) -> "Token":
         kind, number, place = self.atom
-        return Token((kind, number, names[place]), self.index) if kind in ("digit", "output") else self
+        return Token((kind, number, names[place]), self.residue) if kind in ("digit", "output") else self
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Shapes and contexts of outputs that follow the places of numbers or lists: see `reach` for the proof."""
 
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import product
@@ -67,10 +68,11 @@ class PlaceContexts(Contexts):
         """The shape of a step; its atoms number the places that are kept."""
         root, kinds, kept = self.step(site, phase)
         atoms: list[Atom] = sorted(atom for atom in root.atoms if atom[0] == "factor")
-        places = []
+        shown, places = defaultdict[int, list[int]](list), []
+        for kind, operand, place in root.atoms:
+            shown[place] += [operand] * (kind == "digit")
         for number, place in enumerate(kept):
-            digits = tuple(sorted(operand for kind, operand, at in root.atoms if (kind, at) == ("digit", place)))
-            output = ("output", 0, place) in root.atoms
+            digits, output = tuple(sorted(shown[place])), ("output", 0, place) in root.atoms
             places.append(Place(kinds[place], digits, output, place == site[1], self.can_end(kinds[place])))
             atoms += [("digit", operand, number) for operand in digits] + [("output", 0, number)] * output
         label = self.end if site[1] == len(kinds) else None
@@ -141,9 +143,9 @@ class NumberContexts(PlaceContexts):
         task, index = sampler.task, period(config.position)
         super().__init__(config, task, task.token, SOS, EOS)
         self.sampler, self.near = sampler, furthest(config.bias) + MARGIN
-        apart = 2 * self.near * config.decoder_layers + self.automaton.settled() + 1
+        self.apart = 2 * self.near * config.decoder_layers + self.automaton.settled() + 1 + index
         self.narrowest = single(task.width(1, sampler.regime))
-        self.widest = max(self.narrowest + index - 1, 2 * apart + 2 * index)
+        self.widest = max(self.narrowest + index - 1, 2 * self.apart)
         self.facts = {"arrangement": sampler.arrangement, "narrowest": self.narrowest}
         most = f"W - {task.grows}" if task.grows else "W"
         covered = f"the list has exactly W {task.unit}."
@@ -166,7 +168,12 @@ class NumberContexts(PlaceContexts):
         return every + [(*range(self.task.rule.long),)] * self.task.grows
 
     def sites(self) -> Iterator[Site]:
-        return self.steps(range(self.narrowest, self.widest + 1))
+        """All steps of the narrowest widths, one for each residue; of wider ones those that are near both ends."""
+        for width in range(self.narrowest, self.widest + 1):
+            further = width - self.narrowest >= period(self.config.position)
+            for step in range(self.layout(width).target_length):
+                if not further or max(step, width - step) <= self.apart:
+                    yield width, step
 
     def steps(self, widths: Iterable[Width]) -> Iterator[Site]:
         """All steps of some widths."""

@@ -14,13 +14,13 @@ in the step with slope 0 or one place, and close it where it leaves its span. So
 r places of the units, of the query's own place or of the highest place, where r is the largest offset
 and a margin; `Unrolled.keys` confirms this for every row that is read, and a key that moves otherwise
 (half a place a step, or against the step) is refused. After L layers the tree lies within R = L r places
-of those three. Let M = 2 R + settled + 1, let T be the period of the index, and let W > 2 M + 2 T. If
-i > M + T, the tree at i in width W and the tree at i - T in width W - T are equal up to names: distances
-to the highest place are the same, residues are the same, and the only distance that changes, from what is
-near the units to what is near the step, is at least `settled` before and after. Otherwise W - i > M + T,
-and the same holds for i in width W - T, where the distance to the highest places changes. By induction
-each step of each width has the shape of a step of a width between W0 and max(W0 + T - 1, 2 M + 2 T), where
-W0 is the narrowest width. All these are read.
+of those three. Let M = 2 R + settled + 1, let T be the period of the index, let W0 be the narrowest width,
+and let W >= W0 + T. If i > M + T, the tree at i in width W and the tree at i - T in width W - T are equal up
+to names: distances to the highest place are the same, residues are the same, and the only distance that
+changes, from what is near the units to what is near the step, is at least `settled` before and after. If
+W - i > M + T, the same holds for i in width W - T, where the distance to the highest places changes. By
+induction each step of each width has the shape of a step i of a width W for which neither holds, so that W is
+at most 2 M + 2 T, or of a width from W0 to W0 + T - 1. All these are read.
 """
 
 from collections.abc import Callable
@@ -115,17 +115,15 @@ class Unrolled:
 
         InputError for a key that is far from the units, from the query's place and from the highest places.
         """
-        index, value = (part[query] for part in self.rows[layer - 1][name])
         opened, below = [], self.node if name == "self" else self.problem
-        for slot in np.flatnonzero((value > CLOSED).any(1)):
-            key = int(index[slot])
+        for key, bias in self.rows[layer - 1][name][query]:
             kind, _, at = ("digit", 0, key) if name == "self" else self.columns[key]
-            if kind == "digit" and min(abs(at - landmark) for landmark in (*self.landmarks, *place)) > self.near:
+            if kind == "digit" and all(abs(at - landmark) > self.near for landmark in (*place, *self.landmarks)):
                 raise InputError(
                     "no certificate for this bias: a line moves by another distance than one place a step, so that "
                     "what an output looks at grows apart with the length"
                 )
-            opened.append((value[slot].tobytes(), below(layer - 1, key)))
+            opened.append((bias, below(layer - 1, key)))
         return tuple(opened)
 
     def root(self, step: int) -> Node:
@@ -157,9 +155,15 @@ class Unrolled:
         return self.known[where]
 
 
-def opened(config: ModelConfig, layout: Layout, name: Attention, layer: int) -> tuple[np.ndarray, np.ndarray]:
-    """The keys (query, slots) of one attention and their bias (query, slots, heads)."""
+def opened(config: ModelConfig, layout: Layout, name: Attention, layer: int) -> list[list[tuple[int, bytes]]]:
+    """The open keys of each query of one attention, each with the bias of every head, as bytes."""
     keys = config.bias.open_keys(layout, name, layer)
     if keys is None:
         raise everywhere("this bias, where a head is open to every key")
-    return keys.index.numpy(), keys.value.expand(config.heads, -1, -1).permute(1, 2, 0).numpy()
+    value = keys.value.expand(config.heads, -1, -1).permute(1, 2, 0).numpy()
+    queries, slots = np.nonzero((value > CLOSED).any(2))
+    chosen = zip(keys.index.numpy()[queries, slots].tolist(), value[queries, slots], strict=True)
+    rows: list[list[tuple[int, bytes]]] = [[] for _ in value]
+    for query, (key, bias) in zip(queries.tolist(), chosen, strict=True):
+        rows[query].append((key, bias.tobytes()))
+    return rows

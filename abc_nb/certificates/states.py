@@ -162,9 +162,9 @@ class States:
     def embedded(self, token: Token) -> Part:
         """The whole vocabulary, embedded with the token's index."""
         every = torch.arange(self.model.embedding.num_embeddings, device=self.device)
-        index = torch.tensor([token.index], device=self.device, dtype=self.rules.weight.dtype)
+        index = torch.tensor([token.residue], device=self.device, dtype=self.rules.weight.dtype)
         states = self.model.embed(every[:, None], index)[:, 0]
-        return Part(states, self.rules.embedded(states, token.index).expand(len(states)))
+        return Part(states, self.rules.embedded(states, token.residue).expand(len(states)))
 
     def rows(self, root: Node | Token) -> Tensor:
         """Which state of a part each context has: (N,)."""
