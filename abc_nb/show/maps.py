@@ -11,6 +11,7 @@ import seaborn as sns
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from abc_nb.analysis.attention import HeadMap, needed
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
@@ -133,7 +134,7 @@ def depend(panel: Axes, task: Task, batch: Batch) -> None:
 
 @rc_context(STYLE)
 def trace(problem: str) -> Figure:
-    """The table of a product as on paper, and arrows to one cell from the four tokens that decide it.
+    """The table of a product as on paper, and arrows to one cell from the four tokens that decide it (yellow).
 
     A row stands one place further left than the one above. A cell shows its digit and, smaller, what it carries on.
     Digits of the product are green.
@@ -153,6 +154,8 @@ def trace(problem: str) -> Figure:
     texts += [(-c - r - 0.2, -r + 0.2, str(carry), "gray", 8) for (r, c), carry in np.ndenumerate(carries) if carry]
     for x, y, text, color, size in texts:
         axes.text(x, y, text, ha="center", va="center", fontsize=size, color=color)
+    for x, y in ((-1, 1), (1.4, -1), (-1, -1), (-2, 0)):  # what the framed cell is decided by
+        axes.add_patch(Rectangle((x - 0.42, y - 0.36), 0.84, 0.72, color=OPEN_COLOR, alpha=0.5, zorder=0))
     # Arrows to the frame of the cell in column 1, row 1: where they begin and end, and how they bend.
     arrows = [((-1, 1), (-1.7, -0.59), -0.25), ((1.25, -1), (-1.6, -1.2), -0.2)]
     arrows += [((-1, -1), (-1.6, -1), 0.0), ((-2, 0), (-2, -0.59), 0.0)]
