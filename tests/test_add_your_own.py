@@ -5,9 +5,12 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import processes
 import pytest
+from test_rules import life, problem_of
 
 from abc_nb.specs.spec import spec
 
@@ -90,10 +93,18 @@ def test_a_section_is_one_file_or_none_and_its_commands_work(copy: Copy, section
 
 
 @pytest.mark.slow
-def test_a_task_can_stand_in_a_cell(copy: Copy) -> None:
+def test_a_task_can_stand_in_a_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    """Beyond the sizes of training its model does what a loop does, and shows its rows."""
     cell, file = blocks("A task", "python")
     assert file.startswith("# abc_nb/problems/") and len([line for line in cell.splitlines() if line]) <= 15
-    assert processes.python(cell, copy.folder, copy.environment).splitlines()[-1] == "11010 True"
+    names: dict[str, Any] = {}
+    exec(cell, names)
+    assert capsys.readouterr().out.splitlines()[-1] == "11010 True"
+    taught, first = names["taught"], np.random.default_rng(0).integers(2, size=40).tolist()
+    assert taught.certificate.contexts <= 192
+    assert taught.answer(problem_of(first, 30)) == "".join(map(str, life(110, first, 30)[-1]))
+    rows = ["x 0 | 0 0 0 1", "x 0 | 0 0 1 1", "x 0 | 0 1 1 1"]
+    assert taught.answer("0001*000", trace=True).splitlines()[1:-1] == rows
 
 
 @pytest.mark.slow

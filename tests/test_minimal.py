@@ -1,10 +1,11 @@
 """`examples/minimal.py`: contexts by brute force, logits in Python's own integers, rules by plain Python."""
 
 import copy
+import io
 import random
-import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
@@ -130,8 +131,18 @@ def test_the_package_has_the_same_contexts_of_rule_110() -> None:
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:
-    return minimal.prove(RULES["addition"], hidden=64)
+def whole_run() -> tuple[Any, str]:
+    """The model of `python examples/minimal.py`, and what that prints."""
+    made, prove, out = list[Any](), minimal.prove, io.StringIO()
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out):
+        patched.setattr(minimal, "prove", lambda rule: made.append(prove(rule)) or made[0])
+        minimal.main()
+    return made[0], out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def model(whole_run: tuple[Any, str]) -> Any:
+    return whole_run[0]
 
 
 def whole_logits(model: Any, context: tuple[int, ...]) -> list[int]:
@@ -181,8 +192,7 @@ def test_a_context_stands_for_attention_with_one_open_key(model: Any) -> None:
         sequence.append(token)
 
 
-def test_the_whole_run_adds_sixty_digits() -> None:
-    run = subprocess.run([sys.executable, FILE, "addition"], capture_output=True, text=True, check=True)
-    *_, proof, a, b, _, total = run.stdout.splitlines()
+def test_the_whole_run_adds_sixty_digits(whole_run: tuple[Any, str]) -> None:
+    *_, proof, a, b, _, total = whole_run[1].splitlines()
     assert proof.startswith("Right at every length.") and len(a.strip()) == len(b.strip()) == 60
     assert int(total) == int(a) + int(b)

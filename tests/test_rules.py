@@ -38,20 +38,6 @@ def test_no_public_name_becomes_a_module_once_it_was_used() -> None:
         assert not isinstance(getattr(abc_nb, name), ModuleType) and not isinstance(getattr(abc_nb, name), ModuleType)
 
 
-@pytest.mark.slow
-def test_a_readers_rule_is_taught_and_proven() -> None:
-    taught = abc_nb.teach(RULE_110, seed=0, steps=300)
-    assert taught.certificate.certified and taught.certificate.contexts <= 192
-    rng = np.random.default_rng(0)
-    first = rng.integers(2, size=40).tolist()
-    assert taught.answer(problem_of(first, 30)) == "".join(map(str, life(110, first, 30)[-1]))
-    assert taught.answer("0001*000", trace=True).splitlines()[1:-1] == [
-        "x 0 | 0 0 0 1",
-        "x 0 | 0 0 1 1",
-        "x 0 | 0 1 1 1",
-    ]
-
-
 def test_lines_are_read_out_where_they_determine_the_rule() -> None:
     """A model under lines by hand looks along these; an untrained plain one along none that are enough."""
     spec = spec_of(RULE_110)
