@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -114,9 +115,12 @@ def problems(sampler: Sampler, width: int, samples: int, seed: int = 0) -> Batch
     return sampler.batch(operands, width)
 
 
+rules_of = lru_cache(maxsize=1)(Rounding)  # of a model whose weights stay as they are
+
+
 def logits_of(model: Transformer, contexts: Contexts, shape: Shape, block: Block) -> torch.Tensor:
     with evaluating(model):
-        states = States(Rounding(model), shape.atoms, contexts.task.base, len(block.right) / 2)
+        states = States(rules_of(model), shape.atoms, contexts.task.base, len(block.right) / 2)
         return states.take(block.values).logits(shape.root)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from abc_nb.common.errors import InputError
 from oracle.geometry import LISTS, Atom, Facts, Tree, Width, atoms, renamed
 
 MOST = 2**22  # rows at once
@@ -76,8 +75,7 @@ def settled(facts: Facts) -> int:
     power, places = following, 1
     while not np.array_equal(further := np.minimum(power @ following, 1), power):
         power, places = further, places + 1
-        if places > len(states) + 1:
-            raise InputError("the states of this task do not settle")
+        assert places <= len(states) + 1, "the states of this task do not settle"
     return places
 
 

@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from abc_nb.common.config import check_fields
-from abc_nb.common.errors import InputError
-
 Atom = tuple[str, int, int]  # ("token", t, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place)
 # ("in", atom, index) or (layer, before, keys of self-attention, keys of cross-attention)
 Tree = tuple[Any, ...]
@@ -40,9 +37,7 @@ class Facts:
     alone: bool  # whether the model is decoder-only
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        if self.task not in KNOWN or (self.source_index != "right" and self.period > 1):
-            raise InputError(f"the checker knows no task {self.task!r} with an index from {self.source_index!r}")
+        assert self.task in KNOWN and (self.source_index == "right" or self.period == 1)
 
     @property
     def grows(self) -> int:
@@ -159,8 +154,7 @@ class Width:
         found, below = [], self.tree if attention == "self" else self.of_problem
         for key, bias in sorted(self.open(attention, layer - 1, query).items()):
             kind, _, at = ("digit", 0, key) if attention == "self" else self.columns[key]
-            if kind == "digit" and min(abs(at - near) for near in (0, self.width, *place)) > self.near:
-                raise InputError("this bias opens keys that move by another distance than one place a step")
+            assert kind != "digit" or min(abs(at - near) for near in (0, self.width, *place)) <= self.near
             found.append((bias, below(layer - 1, key)))
         return tuple(found)
 

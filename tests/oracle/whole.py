@@ -5,7 +5,6 @@ from math import isqrt, ldexp
 
 import numpy as np
 
-from abc_nb.common.errors import InputError
 from oracle.forward import Values
 from oracle.geometry import Facts, Tree
 
@@ -37,8 +36,7 @@ class InWhole:
     def __init__(self, weights: Mapping[str, np.ndarray], facts: Facts) -> None:
         self.weights = {name: whole(array) for name, array in weights.items()}
         self.facts, self.width = facts, weights["embedding.weight"].shape[1]
-        if facts.cyclic or isqrt(self.width) ** 2 != self.width:
-            raise InputError("whole numbers are of models without positions, of which the width is a square")
+        assert not facts.cyclic and isqrt(self.width) ** 2 == self.width, "the root of the width is a whole number"
         numbers, exponent = self.weights["embedding.weight"]
         self.embedded = numbers * isqrt(self.width), exponent
 
@@ -67,8 +65,7 @@ class InWhole:
     def seen(self, name: str, keys: tuple[tuple[tuple[float, ...], Tree], ...], values: Values, count: int) -> Whole:
         """What an attention adds: each head has the value of its one key, since the softmax over one number is 1."""
         opened = np.isfinite([bias for bias, _ in keys]).reshape(-1, self.facts.heads).astype(int)
-        if (opened.sum(0) > 1).any():
-            raise InputError("a head sees several keys: its softmax is not 1")
+        assert (opened.sum(0) <= 1).all(), "a head sees one key at most: its softmax is 1"
         mixed: Whole = np.zeros((count, self.width), object), 0
         for mask, (_, key) in zip(opened, keys, strict=True):
             token = key[0] == "in"  # of which there are few, so that each has its value once
