@@ -27,7 +27,8 @@ from audit.shortest import Shortest
 from audit.shortest import shortest_wrong as shortest_wrong_of
 from audit.studies import ABLATED, BASES, GROUPS, STUDIES
 
-EVERY = ("abs", "exact", "window-cyclic-practised", *PRACTISED[1:])  # models whose training ends with practice, in this order
+# Models whose training ends with practice, in this order.
+EVERY = ("abs", "exact", "window-cyclic-practised", *PRACTISED[1:])
 TABLES_PRACTISED = tuple(name for name, model in TABLES.items() if model.practice)
 WRONG = ["task", "model", "seed", "problem", "answer", "right"]
 

@@ -29,7 +29,7 @@ from functools import cached_property
 
 import numpy as np
 
-from abc_nb.bias.base import CLOSED, Attention, Bias
+from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.window import Window
 from abc_nb.certificates.contexts import Atom, Node, Token
@@ -160,10 +160,15 @@ def opened(config: ModelConfig, layout: Layout, name: Attention, layer: int) -> 
     keys = config.bias.open_keys(layout, name, layer)
     if keys is None:
         raise everywhere("this bias, where a head is open to every key")
-    value = keys.value.expand(config.heads, -1, -1).permute(1, 2, 0).numpy()
+    return [[(key, value.tobytes()) for _, key, value in row] for row in by_query(keys, config.heads)]
+
+
+def by_query(keys: OpenKeys, heads: int) -> list[list[tuple[int, int, np.ndarray]]]:
+    """The open keys of each query: the slot, the key and the bias of every head, (heads,)."""
+    value = keys.value.expand(heads, -1, -1).permute(1, 2, 0).numpy()
     queries, slots = np.nonzero((value > CLOSED).any(2))
-    chosen = zip(keys.index.numpy()[queries, slots].tolist(), value[queries, slots], strict=True)
-    rows: list[list[tuple[int, bytes]]] = [[] for _ in value]
-    for query, (key, bias) in zip(queries.tolist(), chosen, strict=True):
-        rows[query].append((key, bias.tobytes()))
+    chosen = zip(slots.tolist(), keys.index.numpy()[queries, slots].tolist(), value[queries, slots], strict=True)
+    rows: list[list[tuple[int, int, np.ndarray]]] = [[] for _ in value]
+    for query, each in zip(queries.tolist(), chosen, strict=True):
+        rows[query].append(each)
     return rows

@@ -23,12 +23,12 @@ from math import prod
 
 import numpy as np
 
-from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, Bias
+from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias
 from abc_nb.bias.lines import Lines, on_lines, spans
 from abc_nb.certificates.cells import Cells, Key, Offset, Situation
 from abc_nb.certificates.contexts import Atom, Block, Contexts, Node, Shape, Site, Token, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first, wrong_among
-from abc_nb.certificates.reach import everywhere, furthest
+from abc_nb.certificates.reach import by_query, everywhere, furthest
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -60,7 +60,7 @@ class Steps:
                 raise everywhere("lines, where a head is open to every key")
             chosen = bias.of(name, 0)
             distinct = dict.fromkeys((line.direction, line.span, line.offset) for line in chosen)
-            self.opened[name] = [*distinct], on_lines(chosen, self.layout, name, bias.heads)
+            self.opened[name] = [*distinct], by_query(on_lines(chosen, self.layout, name, bias.heads), bias.heads)
 
     def where(self, step: int) -> Where:
         return Where(step // self.columns, step % self.columns, self.rows, self.columns)
@@ -102,11 +102,10 @@ class Steps:
         """
         lines, opened = self.opened[name]
         values, names = dict[int, np.ndarray](), dict(names)
-        for slot, line in enumerate(lines):
-            key, value = int(opened.index[step, slot]), opened.value[:, step, slot].numpy()
-            if (value > CLOSED).any():
-                names.setdefault(key, self.on(line, name, key, step))
-                values[key] = np.maximum(values.get(key, CLOSED), value)
+        for slot, key, value in opened[step]:
+            if key not in names:
+                names[key] = self.on(lines[slot], name, key, step)
+            values[key] = np.maximum(values[key], value) if key in values else value
         named = sorted((names[key], value.tobytes()) for key, value in values.items())
         return tuple((value, Token(atom, 0)) for atom, value in named)
 
