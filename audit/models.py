@@ -146,6 +146,7 @@ PAPER_BATCH = six_layers(
     regime="padded",
 )
 SIZES_COMPARED = ("vanilla-padded", "window-cyclic-padded", "abc-padded", *PAPER_SIZED, *PAPER_BATCH)
+ENCODED = again(PAPERS, ("window-cyclic",), "-encoder", ", one encoder layer", size=layers(1, 2))
 WIDE = {"feed_forward": 1024}
 FACTORED = {  # on natural input: each operand's digits to heads of their own
     "by-head": scaffold("Window by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
@@ -225,7 +226,7 @@ SPARSE = {  # lines that determine the answer, where those that keep the plain m
     for name, own in {"abc": ABC, "decoder-abc-twice": DECODER_ONLY["decoder-abc-twice-unpractised"]}.items()
 }
 SPARSE |= all_practised(SPARSE)
-MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | PERIODS | SIZED | FACTORED | WIDER | MODERN
+MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | ENCODED | PERIODS | SIZED | FACTORED | WIDER | MODERN
 MODELS |= WIDENED | PLACED | DECODER_ONLY | SMALLEST | FORMATS | SPARSE | PAIR | GRID
 MODELS["window-cyclic-practised"] = practised("window-cyclic", CYCLIC)
 MODELS = {name: model for name, model in (MODELS | before_practice(MODELS)).items() if name not in course.MODELS}
