@@ -72,9 +72,9 @@ ENTRIES |= {
     "busy-beaver": Entry(partial(machines.turing, machines.BUSY_BEAVER, "busy-beaver"), LONGER, busy_beaver),
     "universal": Entry(partial(machines.turing, universal.UNIVERSAL, "universal"), LONGER, collatz),
     "sorting": Entry(more.sorting, LONG),
-    "division": Entry(more.division, 2000),
+    "division": Entry(partial(catalogue.division, 10), 2000),
     "subtraction": Entry(partial(catalogue.subtraction, 10), LONG),
-    "comparison": Entry(more.comparison, LONG),
+    "comparison": Entry(partial(catalogue.comparison, 10), LONG),
 }
 CHOMSKY = {  # fourteen of the fifteen tasks of Deletang et al. 2023, by the names that their generators have
     "even_pairs": Entry(chomsky.even_pairs),

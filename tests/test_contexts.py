@@ -96,9 +96,10 @@ def test_contexts_of_places_are_those_of_all_problems(task: str, kind: str) -> N
 
 
 FORMS = [("addition", "{a}+{b}="), ("n-by-1", "{a}*{d}="), ("successor", "s({a})="), ("parity", "p({b})=")]
-FORMS += [("n-by-2", "{a}*{d}=")]
+FORMS += [("subtraction", "{a}-{b}="), ("division", "{a}//{d}="), ("n-by-2", "{a}*{d}=")]
 TEXTS = [(task, form, 2, places) for task, form in FORMS for places in (1, 2, 3)]
-TEXTS += [(task, form, 3, places) for task, form in FORMS[:3] for places in (1, 2)]
+FORMS[3] = "comparison", "{a}?{b}="  # three states, in three digits
+TEXTS += [(task, form, 3, places) for task, form in FORMS[:-1] for places in (1, 2)]
 
 
 @pytest.mark.parametrize(("task", "form", "base", "places"), TEXTS)

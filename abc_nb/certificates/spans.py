@@ -37,6 +37,7 @@ from abc_nb.model.positions import NoPosition, Rotary
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout
+from abc_nb.problems.notation import from_left
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern, tokens_of
 from abc_nb.problems.tasks import Width
@@ -59,7 +60,8 @@ class SpanContexts(PlaceContexts):
         config = replace(config, position=NoPosition(), bias=lines)
         super().__init__(config, pattern.task, VOCABULARY.index, EQUALS, END)
         self.pattern = pattern
-        empty = [(), *((number,) for number in range(self.task.rule.long))]
+        alone = self.task.rule.long == 1 and not self.task.grows  # then a place without its digit is none
+        empty = [(), *((number,) for number in range(self.task.rule.long) if not alone)]
         settled, self.near = max(map(self.automaton.settled, empty)), furthest(lines)
         self.apart = 2 * self.near * layers + settled + 2
         self.facts = {"form": pattern.form}
@@ -105,7 +107,8 @@ class SpanContexts(PlaceContexts):
 
     def written(self, operands: Sequence[Digits]) -> list[str]:
         """The numbers of a problem as they are typed."""
-        return ["".join(map(str, digits[0, ::-1])) for digits in operands]
+        pairs = enumerate(operands)
+        return ["".join(map(str, from_left(self.task.rule, number, digits[0]))) for number, digits in pairs]
 
     def problems(self, wrong: Wrong) -> list[list[str]]:
         """The numbers of problems that hold wrong contexts, the shortest problems first."""
@@ -120,7 +123,7 @@ class SpanContexts(PlaceContexts):
             said = Writer(model).answer(text)
             if said != right and text not in examples:
                 first = next((at for at, pair in enumerate(zip(said, right, strict=False)) if pair[0] != pair[1]), 0)
-                answer, correct = (self.task.said(digits or "?") for digits in (said, right))
+                answer, correct = (self.pattern.said(digits or "?") for digits in (said, right))
                 examples[text] = Counterexample(text, answer, correct, first, False)
         return [*examples.values()][:MOST]
 

@@ -32,7 +32,7 @@ def spoken(model: Transformer, text: str, whole: bool = False) -> str:
     for span in spans:
         written, at = written + text[at : span.end], span.end
         answer = writer.answer(written)
-        answers.append(span.pattern.task.said(answer) if answer else "?")
+        answers.append(span.pattern.said(answer) if answer else "?")
         written += answer + END * (text[at : at + 1] != END)
     if answers and not whole:
         return "\n".join(answers)
@@ -76,7 +76,8 @@ def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[Probl
 
 def forms(patterns: Sequence[Pattern]) -> str:
     """Patterns as people read them."""
-    return ", ".join(pattern.form.replace("{", "").replace("}", "") for pattern in patterns)
+    written = ((own.form.replace("{", "").replace("}", ""), own.task.rule.larger_first) for own in patterns)
+    return ", ".join(form + " with a >= b" * larger_first for form, larger_first in written)
 
 
 def shortened(text: str) -> str:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
-from abc_nb.problems.digits import DIGITS, varied_digits
+from abc_nb.problems.digits import DIGITS, Digits, varied_digits
 from abc_nb.problems.sampling import TRAIN, VALIDATION, generator
 from abc_nb.problems.spans import END, VOCABULARY, Pattern, tokens_of
 from abc_nb.problems.tasks import TRAINED
@@ -107,8 +107,9 @@ def write_in(text: str, problems: Sequence[str], rng: np.random.Generator) -> st
 
 def draw(pattern: Pattern, lengths: Sequence[int], rng: np.random.Generator) -> list[str]:
     """Numbers of these lengths, or of a factor's; half of them have at most two different digits."""
-    base, places = pattern.task.base, zip(lengths, pattern.few, strict=True)
-    drawn = [varied_digits(base, 2, pattern.task.rule.factor if few else length, rng) for length, few in places]
+    drawn, given = list[Digits](), zip(pattern.task.rule.inputs, lengths, pattern.few, strict=True)
+    for own, length, few in given:
+        drawn.append(own.alphabet[varied_digits(len(own.alphabet), 2, own.digits if few else length, rng)])
     return in_order(pattern, ["".join(map(str, digits[int(rng.integers(2))])) for digits in drawn])
 
 

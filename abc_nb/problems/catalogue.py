@@ -19,7 +19,7 @@ class Family:
 
     make: Make
     bases: Sequence[int]
-    program: str  # the command that knows it by name
+    program: str  # the command that knows it by name, or nothing where it is a form of texts alone
 
 
 REGISTRY: dict[str, Family] = {}
@@ -91,6 +91,32 @@ def parity(base: int) -> Rule:
 
 by_few("n-by-2", "N x 2", "123*45", 2)
 by_few("n-by-3", "N x 3", "123*456", 3)
+
+# ---- forms of texts alone
+
+
+@named("comparison", bases=range(3, 17), program="")
+def comparison(base: int) -> Rule:
+    """Whether the first of two numbers is equal (0), smaller (1) or larger (2), as far as their places were read."""
+
+    def step(so_far: Any, a: Digits, b: Digits) -> tuple[Any, Any]:
+        return (np.where(a == b, so_far, np.where(a < b, 1, 2)),) * 2
+
+    words = Words(title="Comparison", example="123?456", operator="?", said="last")
+    return Rule("comparison", step, (Input("place", base),) * 2, DIGITS[:base], **words)
+
+
+@named("division", program="")
+def division(base: int) -> Rule:
+    """A number divided by a digit, from the highest place on; the state is the remainder, smaller than the divisor."""
+
+    def step(remainder: Any, digit: Digits, divisor: Digits) -> tuple[Digits, Digits]:
+        return np.divmod(base * remainder + digit, divisor)
+
+    inputs = Input("place", base, from_left=True), Input("all", (*range(1, base),), 1)
+    words = Words(title="Division by a digit", example="9876/4", operator="/", notation="symbols", grows=0)
+    return Rule("division", step, inputs, DIGITS[:base], **words)
+
 
 # ---- lists
 

@@ -36,9 +36,10 @@ import numpy as np
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.before import Before
-from abc_nb.problems.digits import DIGITS
+from abc_nb.problems.digits import DIGITS, written_number
 from abc_nb.problems.layouts import Layout, in_a_row
-from abc_nb.problems.tasks import Task
+from abc_nb.problems.notation import from_left
+from abc_nb.problems.tasks import Task, turned
 
 EQUALS, END = "=", ";"
 NUMBER, THOUSANDS = re.compile("[0-9]+"), re.compile("[0-9]{1,3}(?:,[0-9]{3})+(?![,.]?[0-9])")
@@ -57,8 +58,9 @@ class Pattern:
     def __post_init__(self) -> None:
         check_fields(self)
         rule = self.task.rule
-        digits = rule.notation == "number" and "".join(rule.alphabet) == DIGITS[: min(self.task.base, 10)]
-        if not digits or self.task.table or rule.whole or rule.final_only:
+        digits = rule.notation != "items" and "".join(rule.alphabet) == DIGITS[: min(self.task.base, 10)]
+        one_end = rule.long == 1 or not any(given.from_left for given in rule.inputs)  # from which places are counted
+        if not digits or not one_end or self.task.table or rule.whole or rule.final_only:
             raise InputError(f"{self.task.title} in base {self.task.base} cannot be written into a text")
         ends = self.form.endswith(("}=", ")=")) and self.form.count(EQUALS) == 1
         numbers = len(self.literals) - 1 == len(self.few) and all(self.literals[1:])
@@ -78,6 +80,11 @@ class Pattern:
         """Whether each number is a factor of a few digits."""
         return (False,) * self.task.rule.long + (True,) * bool(self.task.rule.factor)
 
+    @cached_property
+    def factors(self) -> set[int]:
+        """The digits that a factor of a few digits can have: of a divisor all but zero."""
+        return {*self.task.rule.inputs[-1].alphabet.tolist()}
+
     def answer_places(self, lengths: Sequence[int]) -> int:
         """The most digits that an answer has: those of the longest number, and one more where a result can need it."""
         return max(length for length, few in zip(lengths, self.few, strict=True) if not few) + self.task.grows
@@ -86,7 +93,9 @@ class Pattern:
     def layout(self, lengths: tuple[int, ...]) -> Layout:
         """Where the tokens of a problem with numbers of these lengths stand, counted from its first token."""
         operands, symbols = in_a_row([literal.removesuffix(EQUALS) for literal in self.literals], lengths)
-        marked = tuple(replace(operand, few=few) for operand, few in zip(operands, self.few, strict=True))
+        pairs = zip(operands, self.task.rule.inputs, strict=True)
+        ordered = (turned(one) if given.from_left else one for one, given in pairs)
+        marked = tuple(replace(operand, few=few) for operand, few in zip(ordered, self.few, strict=True))
         places = self.answer_places(lengths)
         return Layout(places - self.task.grows, marked, symbols, places + 1, unpadded=True)
 
@@ -122,19 +131,24 @@ class Pattern:
                 begun = at == len(text) and bool(operands)
                 return ProblemSpan(self, start, tuple(operands), at - start, finished=False) if begun else None
             own = number[0].replace(",", "")
-            if few and len(own) != self.task.rule.factor:
+            if few and (len(own) != self.task.rule.factor or not {*map(int, own)} <= self.factors):
                 return None
             at, operands = number.end(), [*operands, own]
         return None
 
     def answer(self, operands: Sequence[str]) -> str:
-        """The right answer as it follows the `=`, units first: more digits than the longest number if needed."""
+        """The right answer as it follows the `=`, in the task's order: longer than the longest number if needed."""
         places = self.answer_places([*map(len, operands)])
         longest = places - self.task.grows
         filled = [own if few else own.zfill(places) for own, few in zip(operands, self.few, strict=True)]
-        digits = self.task.answer([np.array([[*map(int, reversed(own))]]) for own in filled])[0].tolist()
+        by_place = (from_left(self.task.rule, number, own) for number, own in enumerate(filled))
+        digits = self.task.answer([np.array([[*map(int, own)]]) for own in by_place])[0].tolist()
         written = "".join(map(str, digits))
         return written[:longest] + written[longest:].rstrip("0")
+
+    def said(self, answer: str) -> str:
+        """An answer that stands behind an `=`, as people write it."""
+        return written_number(self.task.said(answer))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""What determines a run of a language model but for its seed, and the five that have names."""
+"""What determines a run of a language model but for its seed, and the six that have names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -26,6 +26,7 @@ from abc_nb.specs.experiment import LANGUAGE, Experiment, Name, changed
 from abc_nb.training.recipe import TrainingConfig
 
 FORMS = {"addition": "{a}+{b}=", "n-by-1": "{a}*{d}=", "successor": "succ({a})=", "parity": "parity({bits})="}
+OPERATIONS = FORMS | {"subtraction": "{a}-{b}=", "comparison": "{a}?{b}=", "division": "{a}//{d}="}
 HEADS, LAYERS = 8, 2
 TRAINING = TrainingConfig(
     steps=1600, batch=16, held_batch=16, hold=600, learned=2.0, again=1, validate_every=200, validation=320
@@ -35,13 +36,14 @@ PRACTICE = replace(PRACTICE, learning_rate=1e-3, matrix_learning_rate=2e-3)
 TRAINING_ALONE = replace(TRAINING, steps=2000, batch=64, held_batch=64, hold=1000)
 PRACTISED: dict[str, Any] = {"rounds": 9, "practice": PRACTICE}
 TITLES = {"text": "text alone", "plain": "plain", "abs": "ABS", "abc": "ABC", "placed": "problems alone, by place"}
+TITLES |= {"operations": "ABS, more forms"}
 PARTS = ("mixture", "model", "training", "practice")  # of a spec, of which fields can be changed
 PLACES = 16  # positions that a problem takes where a token stands at its place: more than a number has in training
 
 
-def patterns() -> tuple[Pattern, ...]:
+def patterns(forms: Mapping[str, str] = FORMS) -> tuple[Pattern, ...]:
     """The problems that language models learn here."""
-    return tuple(Pattern(Task(task), form) for task, form in FORMS.items())
+    return tuple(Pattern(Task(task), form) for task, form in forms.items())
 
 
 @dataclass(frozen=True)
@@ -97,13 +99,13 @@ def language_spec(identity: Name, profile: str, changes: tuple[str, ...]) -> Lan
 
 @cache
 def language_models() -> dict[str, LanguageSpec]:
-    """By name: text alone; text and problems plain, with ABS and with ABC; and the model that ABC is read out of.
+    """By name: text alone; text and problems plain, with ABS, with ABS of more forms, and with ABC; and its parent.
 
     The last one, `placed`, is a plain model of problems alone: a token sees all of its problem before it, and its
     position is its place.
     """
-    forms = patterns()
-    scaffold = SpanLines.one_key_per_head(forms, HEADS, LAYERS)
+    forms, more = patterns(), patterns(OPERATIONS)
+    scaffold, wider = (SpanLines.one_key_per_head(own, HEADS, LAYERS) for own in (forms, more))
     config = ModelConfig(
         width=128,
         heads=HEADS,
@@ -124,6 +126,7 @@ def language_models() -> dict[str, LanguageSpec]:
         own("text", Mixture(())),
         own("plain", both),
         own("abs", both, replace(config, bias=scaffold), **PRACTISED),
+        own("operations", Mixture(more), replace(config, bias=wider), **PRACTISED),
         own("abc", both, parent=placed, calibration=Calibration(), **PRACTISED),  # lines that determine the answer
         placed,
     ]

@@ -20,7 +20,8 @@ def every_name(any_base: bool = False, text: str = "") -> Iterator[Name]:
 
     Or those alone of tasks that a `text` begins with.
     """
-    for task in (Task(name) for name in REGISTRY if not text or text.startswith(f"{name}-")):
+    trained = [name for name, family in REGISTRY.items() if family.program]
+    for task in (Task(name) for name in trained if not text or text.startswith(f"{name}-")):
         for name, model in models_of(task).items():
             if model.parent_base in (None, *task.bases):
                 yield from (Name(task.name, name, base) for base in (task.bases if any_base else (0,)))

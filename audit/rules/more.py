@@ -1,4 +1,4 @@
-"""More rules: comparison, division by a digit, and sorting."""
+"""More rules: sorting, by odd-even transposition."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,27 +10,6 @@ from abc_nb.problems.digits import DIGITS, Digits
 from abc_nb.problems.rules import EDGE, Input, Rule, cell, operand
 
 ABOVE = (cell(-1, 1), cell(-1, 0), cell(-1, -1))  # the cell of the next column, of this one and of the one before
-
-
-def comparison(base: int = 10) -> Rule:
-    """Whether the first of two numbers is equal (0), smaller (1) or larger (2), as far as their places were read."""
-
-    def step(so_far: Any, a: Digits, b: Digits) -> tuple[Any, Any]:
-        return (np.where(a == b, so_far, np.where(a < b, 1, 2)),) * 2
-
-    words = Words(title="Comparison", example="123?456", operator="?", said="last")
-    return Rule("comparison", step, (Input("place", base),) * 2, DIGITS[:base], **words)
-
-
-def division(base: int = 10) -> Rule:
-    """A number divided by a digit, from the highest place on; the state is the remainder, smaller than the divisor."""
-
-    def step(remainder: Any, digit: Digits, divisor: Digits) -> tuple[Digits, Digits]:
-        return np.divmod(base * remainder + digit, divisor)
-
-    inputs = Input("place", base, from_left=True), Input("all", (*range(1, base),), 1)
-    words = Words(title="Division by a digit", example="9876/4", operator="/", notation="symbols")
-    return Rule("division", step, inputs, DIGITS[:base], **words)
 
 
 def transposition(name: str, base: int, keyed: int, key: Callable[[Any], Any], title: str) -> Rule:
