@@ -26,11 +26,13 @@ from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import generator
 from abc_nb.problems.spans import Pattern, spans_in
 from abc_nb.problems.tasks import Task
+from abc_nb.specs.language import OPERATIONS, patterns
 from examples.smollm2 import smollm2, whole
 from examples.smollm2.path import Calculator, Path
 
 ADDITION = Pattern(Task("addition"), "{a}+{b}=")
 PARITY = Pattern(Task("parity"), "parity({bits})=")
+DIFFERENCE, COMPARISON, QUOTIENT = patterns(OPERATIONS)[-3:]
 NUMBERS = st.integers(0, 10**8 - 1).map(str)
 
 
@@ -99,7 +101,7 @@ def as_rows(contexts: Any) -> set[bytes]:
 
 
 def test_every_context_of_random_problems_is_one_of_those_that_are_tried() -> None:
-    path = new_path(PARITY, ADDITION)
+    path = smollm2.new_path(*language_model(), (PARITY, ADDITION, DIFFERENCE, COMPARISON, QUOTIENT))
     met = as_rows(drawn(path, generator(0), 2000))
     assert met <= as_rows(AllAnswers(path).every) and len(met) > 500
 
@@ -151,6 +153,19 @@ def test_without_a_problem_to_answer_text_is_the_model_s_own(text: str) -> None:
     assert calculator(tokens["input_ids"], scores) is scores
     written = model.generate(**tokens, **PLAIN, logits_processor=[calculator])
     assert written.equal(model.generate(**tokens, **PLAIN))
+
+
+@pytest.mark.parametrize(("pattern", "right"), [(DIFFERENCE, "57"), (COMPARISON, "2"), (QUOTIENT, "23")])
+def test_answers_of_every_form_are_written_as_people_write_them(pattern: Pattern, right: str) -> None:
+    """Given the right answer in the task's order, without the zeros and the running digits of its draft."""
+    path, operands = new_path(pattern), ["95", "4" if pattern is QUOTIENT else "38"]
+    path.answer = Pattern.answer  # type: ignore[method-assign, assignment]
+    text = pattern.problem(operands)
+    calculator = Calculator(path, language_model()[1])
+    written = ""
+    while digit := calculator.next_digit(f"so {text}{written}"):
+        written += digit
+    assert written == right
 
 
 def test_answers_in_generated_text_are_the_path_s() -> None:

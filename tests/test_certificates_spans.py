@@ -21,6 +21,9 @@ SMALL = (
     Pattern(Task("successor", 3), "succ({a})="),
     Pattern(Task("parity"), "parity({bits})="),
     Pattern(Task("n-by-2", 2), "{a}*{d}="),
+    Pattern(Task("subtraction", 3), "{a}-{b}="),
+    Pattern(Task("comparison", 3), "{a}?{b}="),
+    Pattern(Task("division", 4), "{a}//{d}="),
 )
 
 
@@ -38,7 +41,11 @@ def test_a_problem_holds_its_context(pattern: Pattern) -> None:
 
 
 @pytest.mark.parametrize(
-    "problem", ["123+989=", "7+12345=253", "7+12345=25321", "12345*7=", "12345*7=51", "succ(99)=00", "parity(1)="]
+    "problem",
+    [
+        *("123+989=", "7+12345=253", "7+12345=25321", "12345*7=", "12345*7=51", "succ(99)=00", "parity(1)="),
+        *("12345-989=6531", "123?989=1", "9876//4=", "9876//4=24", "9876//4=2469"),
+    ],
 )
 def test_the_lead_from_the_context_is_that_of_the_problem_in_any_text(problem: str) -> None:
     """Up to the bound on rounding, in float32 and in float64, where that can change next to nothing."""

@@ -117,11 +117,13 @@ def test_contexts_in_a_text_are_those_of_all_problems(task: str, form: str, base
 
 
 def problems_in_a_text(pattern: Pattern, longest: int) -> Iterator[Batch]:
+    """All problems with numbers up to a length, and those in which a number is taken from a smaller one."""
     lengths = [[pattern.task.rule.factor] if few else range(1, longest + 1) for few in pattern.few]
+    alphabets = [[*map(str, given.alphabet)] for given in pattern.task.rule.inputs]
     for chosen in product(*lengths):
         layout = pattern.layout(chosen)
         of_length: dict[int, list[tuple[list[int], list[int]]]] = defaultdict(list)
-        for operands in product(*(product(pattern.task.digits, repeat=length) for length in chosen)):
+        for operands in product(*(product(own, repeat=count) for own, count in zip(alphabets, chosen, strict=True))):
             numbers = ["".join(digits) for digits in operands]
             answer = tokens_of("=" + pattern.answer(numbers) + END)
             of_length[len(answer)].append((tokens_of(pattern.problem(numbers)[:-1]), answer))

@@ -62,7 +62,7 @@ def test_rows_hold_problems_that_are_answered_right(held_out: bool) -> None:
                 assert max(span.lengths) <= 6
                 assert evaluation.is_answered(text, span)
                 found[span.pattern.task.name] += 1
-    assert len(found) == len(PATTERNS) and min(found.values()) > 80
+    assert len(found) == len(PATTERNS) and min(found.values()) > 40
 
 
 def test_a_training_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
@@ -177,6 +177,8 @@ def test_problems_of_a_text_are_found_or_refused_in_a_sentence() -> None:
         ("1 000+234=", "nothing joined"),
         ("20:4+5=", "nothing joined"),
         ("12*34=", "nothing joined"),
+        ("12-34=", "a-b= with a >= b"),
+        ("7//0=", "nothing joined"),
         ("café 1+2=", "'é' is unknown"),
         ("1×2=", "'×' is unknown"),
     ):
@@ -190,6 +192,7 @@ def test_a_text_is_read_as_people_write_it() -> None:
     for typed, read in (
         ("12 + 34 = and 1,234+5=", "12+34= and 1234+5="),
         ("we have 5 * 7", "we have 5*7="),
+        ("34 - 12 = and 1,000-999=, so 7 ? 12 = and 9,876 // 4 =", "34-12= and 1000-999=, so 7?12= and 9876//4="),
         ("we have 5*7= here\r\n1. succ(9)=\r\n", "we have 5*7= here\n1. succ(9)=\n"),
         ("we have 5*7= apples in 2024", "we have 5*7= apples in 2024"),
     ):

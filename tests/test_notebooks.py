@@ -89,7 +89,7 @@ BAD: dict[str, list[object]] = {
     "profile": ["huge", 3, ["quick"], None],
     "results": ["elsewhere", True, {}],
     "seeds": [[], 0, "01", [0, 0], [-1], [True], [0.5], None],
-    "task": ["division", 3, None],
+    "task": ["modulo", 3, None],
     "base": [1, 17, True, "10"],
     "digits": [0, 10**9, 2.0],
     "seed": [-1, True, [0]],

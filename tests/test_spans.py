@@ -6,6 +6,7 @@ import re
 import sys
 import unicodedata
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abc_nb import InputError, ModelConfig, Task, Transformer
+from abc_nb import Input, InputError, ModelConfig, Task, Transformer
 from abc_nb.bias.base import CLOSED
 from abc_nb.bias.spans import SpanLines, positions
 from abc_nb.language.mixture import Mixture, draw, piece, solved, write_in
@@ -21,11 +22,12 @@ from abc_nb.language.mixture import texts as training_texts
 from abc_nb.model.positions import Rotary
 from abc_nb.problems.before import RELATIONS, ROOTS
 from abc_nb.problems.spans import VOCABULARY, Pattern, plainly, spans_in, tokens_of
+from abc_nb.specs.language import OPERATIONS, patterns
 from abc_nb.training.writer import Writer, logits, rows_of
 
 HEADS, LAYERS = 5, 2
-FORMS = {"addition": "{a}+{b}=", "n-by-1": "{a}*{d}=", "successor": "succ({a})=", "parity": "parity({bits})="}
-PATTERNS = tuple(Pattern(Task(task), form) for task, form in FORMS.items())
+FEW = "n-by-1", "division"
+PATTERNS = patterns(OPERATIONS)
 BIAS = SpanLines.one_key_per_head(PATTERNS, HEADS, LAYERS)
 WORDS = st.text(" \nabcsu(p;=", max_size=12)
 
@@ -54,13 +56,22 @@ def model(bias: SpanLines = BIAS, seed: int = 0) -> Transformer:
 
 
 def right(task: str, operands: list[str]) -> str:
-    """The answer by Python's integers, units first, with as many digits as the longest number or one more."""
+    """The answer by Python's integers, units first but of a quotient, with as many digits as the longest or one more.
+
+    That of a comparison says of the lowest digits, from one on, whether they are equal (0), smaller (1) or larger (2).
+    """
     if task == "parity":
         bits = [*map(int, reversed(operands[0]))]
         return "".join(str(sum(bits[: place + 1]) % 2) for place in range(len(bits)))
-    numbers = [*map(int, operands)]
-    result = {"addition": sum(numbers), "n-by-1": numbers[0] * numbers[-1], "successor": numbers[0] + 1}[task]
-    longest = max(map(len, operands[: 1 + (task == "addition")]))
+    first, last = int(operands[0]), int(operands[-1])
+    longest = max(map(len, operands[: 1 + (task in ("addition", "subtraction", "comparison"))]))
+    if task == "division":
+        return str(first // last).zfill(longest)
+    if task == "comparison":
+        lowest = [(first % 10**places, last % 10**places) for places in range(1, longest + 1)]
+        return "".join("0" if a == b else "1" if a < b else "2" for a, b in lowest)
+    results = {"addition": first + last, "subtraction": first - last, "n-by-1": first * last, "successor": first + 1}
+    result = results[task]
     return str(result).zfill(longest)[::-1]
 
 
@@ -87,29 +98,32 @@ def slow_bias(text: str, known: list[tuple[int, str, list[str], int]], head: int
     """Which keys each token sees, from the definition, one token after the other."""
     seen = np.tril(np.ones((len(text), len(text)), bool))
     for start, task, operands, written in known:
-        problem = FORMS[task]
+        problem = OPERATIONS[task]
         for number in operands:
             problem = re.sub(r"\{\w+\}", number, problem, count=1)
         equals = start + len(problem) - 1
         for at in range(start, equals):
             seen[at] = np.arange(len(text)) == at
         firsts, at = [], start
-        for literal, number in zip(FORMS[task].replace("}", "{").split("{")[::2], operands, strict=False):
+        for literal, number in zip(OPERATIONS[task].replace("}", "{").split("{")[::2], operands, strict=False):
             firsts.append(at + len(literal))
             at = firsts[-1] + len(number)
         keys = list[tuple[str, int, int]]()  # what is seen: a digit of a number so many places below, or the sign
         for which in range(len(operands)):
-            keys += [("few", which, 0)] if task == "n-by-1" and which else [("long", which, 0), ("long", which, 1)]
+            keys += [("few", which, 0)] if task in FEW and which else [("long", which, 0), ("long", which, 1)]
         kind, which, below = [*keys, ("sign", 0, 0)][head % (len(keys) + 1)]
         for place in range(written + 1):
             seen[equals + place] = np.arange(len(text)) == equals + place
             number = operands[which]
             if kind == "sign":
-                seen[equals + place, start + len(operands[0]) if task in ("addition", "n-by-1") else start] = True
+                sign = len(operands[0]) + (task == "division") if len(operands) == 2 else 0  # the last one of `//`
+                seen[equals + place, start + sign] = True
             elif kind == "few":
                 seen[equals + place, firsts[which]] = True
             elif 0 <= place - below < len(number):
-                seen[equals + place, firsts[which] + len(number) - 1 - (place - below)] = True
+                from_left = place - below
+                at = from_left if task == "division" else len(number) - 1 - from_left
+                seen[equals + place, firsts[which] + at] = True
     return seen
 
 
@@ -175,7 +189,7 @@ def test_an_answer_does_not_see_the_text(given: tuple[str, list[object]], patter
 # ---- what is a problem, and what is a part of something longer
 
 NUMBERS = st.integers(0, 20_000)
-NAMES = {ast.Add: "addition", ast.Mult: "n-by-1"}
+NAMES = {ast.Add: "addition", ast.Sub: "subtraction", ast.Mult: "n-by-1", ast.FloorDiv: "division"}
 
 
 @st.composite
@@ -202,7 +216,8 @@ def test_a_problem_is_a_whole_expression_as_python_reads_it(expression: str, bef
     if isinstance(tree, ast.BinOp) and type(tree.op) in NAMES and not expression.startswith("("):
         sides = [side.value for side in (tree.left, tree.right) if isinstance(side, ast.Constant)]
         if len(sides) == 2 and all(isinstance(side, int) for side in sides) and not set("_()") & set(expression):
-            fits = isinstance(tree.op, ast.Add) or sides[1] < 10
+            fits = sides[0] >= sides[1] if isinstance(tree.op, ast.Sub) else sides[1] in range(0, 10)
+            fits = isinstance(tree.op, ast.Add) or (fits and (sides[1] > 0 or not isinstance(tree.op, ast.FloorDiv)))
             wanted = expression.replace(" ", "") + "=" if fits else ""
     read = plainly(before + expression + "=", PATTERNS)
     assert read == before + (wanted or expression + "=")
@@ -230,7 +245,7 @@ def test_behind_a_number_no_sign_of_unicode_stands_before_a_problem() -> None:
 LONGER = """2 × 60 + 20 =|$12 + $12 + 18 =|60 x 11 + 20 =|1+2+3=|-1+2=|2.5+3=|1,23+5=|x1+2=|12*34=|nosucc(1)=
 1 + 2+3=|20:4+5=|6×4+5=|√16+9=|so √ 16+9=|1 000+234=|7 * 12+34=|Compute 4 - 12+34=|x = - 12+34=|parity(12)=|5²+3=|½+3=
 12 plus 3+4=|(1+2)+3=|2(3+4=|100%3+4=|5!+3=|1e5 + 3+4=|20 : 4+5=|1.12+34=|3 * (2) 12+34=|2 * succ(9)=
-1'000+5=|２+3+4=|2 apples + 3+4="""
+1'000+5=|２+3+4=|2 apples + 3+4=|12-34=|7-0012=|7//0=|12//34=|7/2=|9?5?7=|Step 4 - 3=|9-5-7=|7//2//3="""
 
 
 @pytest.mark.parametrize("text", [*LONGER.replace("\n", "|").split("|"), "1 +\n2+3="])
@@ -291,8 +306,12 @@ def test_patterns_that_cannot_be_found_again_are_refused() -> None:
         ("addition", "2{a}+{b}="),
         ("successor", "{a}+{b}="),
         ("listops-sm", "{a}="),
+        ("division", "{a}//{b}//{c}="),
     ):
         with pytest.raises(InputError):
             Pattern(Task(task), form)
+    both = replace(Task("addition").rule, inputs=(Input("place", 10, from_left=True),) * 2)
+    with pytest.raises(InputError, match="cannot be written into a text"):
+        Pattern(Task.of(both), "{a}+{b}=")
     with pytest.raises(InputError, match="heads"):
         SpanLines.one_key_per_head(PATTERNS, 4, LAYERS)

@@ -48,7 +48,7 @@ def test_a_name_stands_for_a_task(name: str) -> None:
 
 ADDITION = Task("addition")
 REFUSED: list[tuple[Callable[..., Any], list[Any], str]] = [
-    (Task, ["division", "Addition", "", 3, None, ["addition"]], "unknown task .*: choose one of successor, addition"),
+    (Task, ["modulo", "Addition", "", 3, None, ["addition"]], "unknown task .*: choose one of successor, addition"),
     (partial(Task, "addition"), [-1, 1, 17, 2.5], "base .* is not possible: Addition is written in base 2 to 16"),
     (partial(Task, "parity"), [10, 3, 17, 1], "base .* is not possible: Parity is written in base 2"),
     (partial(Task, "cycle-navigation"), [10], "base 10 is not possible: Cycle navigation is written in base 5"),

@@ -15,6 +15,7 @@ Place = Literal["start", "open", "word", "label", "labelled", "number", "joined"
 Kind = Literal["number", "word", "space", "line", "relation", "open", "close", "mark", "sign", "nothing"]
 
 TOKEN = re.compile(r"\w+|[^\S\n\r]+|[\s\S]")
+LISTED = re.compile(r"[0-9]+[^\S\n\r]*-[^\S\n\r]")  # behind a label no difference, but a mark
 LABELS = {"step", "question", "problem", "exercise", "example", "part", "item", "task", "case", "line", "q"}
 SIGNS_IN_WORDS = {"x", "plus", "minus", "times", "over", "by", "mod", "div"}
 RELATIONS, ROOTS, SIGNS = "=<>≠≤≥≈≡≅≃∼∴∵", "√∛∜∑∏∫", "*/\\%&@•·‣◦|"
@@ -48,6 +49,8 @@ class Before:
 
     def problem_may_begin(self) -> bool:
         """Whether what stands here is no part of something longer that was read."""
+        if self.place == "label" and LISTED.match(self.text, self.at):
+            return False
         if self.gap and self.place in ("number", "labelled"):
             return kind_of(self.text[self.at]) == "word"
         return self.place in ("start", "open") or (self.gap and self.place in ("word", "label", "unit", "answer"))

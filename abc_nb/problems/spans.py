@@ -1,9 +1,9 @@
 """Spans: problems inside a text, found by patterns, and where their tokens stand.
 
-A *pattern* says how the problems of a task are written, as `{a}+{b}=`. Its answer follows, units first, and `;`. The
-numbers, of any two lengths, have the digits 0 to 9. Every character is a token. The tokens of a problem before its `=`
-are what a layout calls the source, `=` is its first target token, and the digits of the answer are the others. The `;`
-is text again.
+A *pattern* says how the problems of a task are written, as `{a}+{b}=`. Its answer follows, in the task's order, and
+`;`: units first, but the highest digit of a quotient. The numbers, of any two lengths, have the digits 0 to 9. Every
+character is a token. The tokens of a problem before its `=` are what a layout calls the source, `=` is its first target
+token, and the digits of the answer are the others. The `;` is text again.
 
 The grammar, over all of Unicode (`before.py` reads it, in time linear in the text):
 
@@ -13,11 +13,12 @@ The grammar, over all of Unicode (`before.py` reads it, in time linear in the te
     list    = number "." space | number ")" space | number ":" space | sign space | "Step" number dash space
 
 - A *sign* is any operator, and behind a number also `x`, `plus`, `times` and the like. The sign of a *list* stands
-  where a sentence could begin. In the place of `Step` can be `Question` and others (`LABELS`).
+  where a sentence could begin. In the place of `Step` can be `Question` and others (`LABELS`). So `Step 4 - 3=` holds
+  no difference.
 - A *relation* is `=`, `<`, an arrow and the like; a *bracket* is one that opens, or a currency, behind no number.
 - *Punctuation* has a space behind it; without one it is no dot or comma, and no number stands before it.
 - *Digits* behind the `=` of a problem are its answer, at most as many as a result can have.
-- A number is taken from no smaller one: `3-5=` is no problem.
+- A number is taken from no smaller one, and not divided by zero: `3-5=` and `7//0=` are no problems.
 
 Everything else is no problem: behind a number, a sign or a bracket with a number in it, with spaces between them or
 without, stands a part of something longer. So `1 + 2+3=`, `20:4+5=`, `1 000+234=` and `-1+2=` hold none, and

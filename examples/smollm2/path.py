@@ -72,7 +72,7 @@ class Path(Answers):
 
     @torch.inference_mode()
     def answer(self, pattern: Pattern, operands: Sequence[str]) -> str:
-        """The answer to a problem, units first, greedily: every digit takes the same time, at any length."""
+        """The answer to a problem, in its task's order, greedily: every digit takes the same time, at any length."""
         text, lengths = pattern.problem(operands), tuple(map(len, operands))
         tokens, written = self.tokens.tolist(), ""
         for step in range(pattern.answer_places(lengths)):
@@ -120,9 +120,9 @@ def lower_states(model: PreTrainedModel, first: int | None, tokens: Sequence[int
 class Calculator:
     """For `model.generate(..., logits_processor=[calculator])`: writes the answers of a path's problems.
 
-    The path works its answer out units first, as its draft. It is written as people write numbers. No digit follows it.
-    An answer that begins otherwise, since somebody typed it, is left to the model. Everywhere else scores are the
-    model's own, to the last bit.
+    The path works its answer out in its task's order, as its draft. It is written as people write numbers. No digit
+    follows it. An answer that begins otherwise, since somebody typed it, is left to the model. Everywhere else scores
+    are the model's own, to the last bit.
     """
 
     def __init__(self, path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -162,4 +162,4 @@ class Calculator:
 
     def worked_out(self, pattern: Pattern, operands: Sequence[str]) -> str:
         """The whole answer to a problem, as people write it."""
-        return pattern.task.said(self.path.answer(pattern, operands))
+        return pattern.said(self.path.answer(pattern, operands))

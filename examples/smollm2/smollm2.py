@@ -69,9 +69,11 @@ def load() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     return model.eval(), tokenizer
 
 
-def new_path(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Path:
-    """An untrained path for sums and for products with one digit."""
-    return Path(model, tokenizer, SpanLines.one_key_per_head(PATTERNS, model.config.num_attention_heads, DEPTH), DEPTH)
+def new_path(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, patterns: Sequence[Pattern] = PATTERNS
+) -> Path:
+    """An untrained path for problems of these patterns: sums and products with one digit, or others."""
+    return Path(model, tokenizer, SpanLines.one_key_per_head(patterns, model.config.num_attention_heads, DEPTH), DEPTH)
 
 
 def chat(tokenizer: PreTrainedTokenizerBase, question: str, begun: str = "") -> str:
@@ -121,7 +123,7 @@ def tested(
     for row, pattern, operands, text in tqdm([*asked(tokenizer, calculator.path.bias.patterns, tests)], leave=False):
         for own in (None, calculator) if row["digits"] <= 60 else (calculator,):
             number = re.match(r"\s*(\d+)", reply(model, tokenizer, text, row["digits"] + 3, own))
-            right = number is not None and number[1] == pattern.task.said(pattern.answer(operands))
+            right = number is not None and number[1] == pattern.said(pattern.answer(operands))
             rows.append(row | {"path": own is not None, "right": right})
     return counted(rows)
 
