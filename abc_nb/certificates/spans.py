@@ -14,7 +14,8 @@ settled + 1, where places of each such kind have settled, with digits of all num
 are more than M places apart, the same step with one place less between them has the same tree up to names, and the
 same tokens can stand there: nothing within R of either changes, and both distances are settled. So every step is like
 one at which no two neighbours are further apart than M + 1, and all these are read. A line that points past a number's
-first digit sees nothing, which gives a shape of its own.
+first digit sees nothing, which gives a shape of its own. Places of a quotient are counted from its highest digit, and
+all that is said of the units is then true of that.
 """
 
 from collections.abc import Iterator, Sequence
@@ -60,8 +61,9 @@ class SpanContexts(PlaceContexts):
         config = replace(config, position=NoPosition(), bias=lines)
         super().__init__(config, pattern.task, VOCABULARY.index, EQUALS, END)
         self.pattern = pattern
-        alone = self.task.rule.long == 1 and not self.task.grows  # then a place without its digit is none
-        empty = [(), *((number,) for number in range(self.task.rule.long) if not alone)]
+        numbers = range(self.task.rule.long)
+        ending = numbers if len(numbers) > 1 or self.task.grows else ()  # else the answer ends where the number does
+        empty = [(), *((number,) for number in ending)]
         settled, self.near = max(map(self.automaton.settled, empty)), furthest(lines)
         self.apart = 2 * self.near * layers + settled + 2
         self.facts = {"form": pattern.form}

@@ -35,8 +35,8 @@ PRACTICE = replace(TRAINING, steps=100, batch=8, held_batch=8, hold=40, warmup=1
 PRACTICE = replace(PRACTICE, learning_rate=1e-3, matrix_learning_rate=2e-3)
 TRAINING_ALONE = replace(TRAINING, steps=2000, batch=64, held_batch=64, hold=1000)
 PRACTISED: dict[str, Any] = {"rounds": 9, "practice": PRACTICE}
-TITLES = {"text": "text alone", "plain": "plain", "abs": "ABS", "abc": "ABC", "placed": "problems alone, by place"}
-TITLES |= {"operations": "ABS, more forms"}
+TITLES = {"text": "text alone", "plain": "plain", "abs": "ABS", "operations": "ABS, more forms"}
+TITLES |= {"abc": "ABC", "placed": "problems alone, by place"}
 PARTS = ("mixture", "model", "training", "practice")  # of a spec, of which fields can be changed
 PLACES = 16  # positions that a problem takes where a token stands at its place: more than a number has in training
 
