@@ -31,6 +31,7 @@ HEADS, LAYERS = 8, 2
 TRAINING = TrainingConfig(
     steps=1600, batch=16, held_batch=16, hold=600, learned=2.0, again=1, validate_every=200, validation=320
 )
+LONGER = replace(TRAINING, steps=3000, hold=1200)  # for seven forms, of which a batch has fewer examples
 PRACTICE = replace(TRAINING, steps=100, batch=8, held_batch=8, hold=40, warmup=10, again=0)
 PRACTICE = replace(PRACTICE, learning_rate=1e-3, matrix_learning_rate=2e-3)
 TRAINING_ALONE = replace(TRAINING, steps=2000, batch=64, held_batch=64, hold=1000)
@@ -126,7 +127,7 @@ def language_models() -> dict[str, LanguageSpec]:
         own("text", Mixture(())),
         own("plain", both),
         own("abs", both, replace(config, bias=scaffold), **PRACTISED),
-        own("operations", Mixture(more), replace(config, bias=wider), **PRACTISED),
+        own("operations", Mixture(more), replace(config, bias=wider), training=LONGER, **PRACTISED),
         own("abc", both, parent=placed, calibration=Calibration(), **PRACTISED),  # lines that determine the answer
         placed,
     ]
