@@ -11,7 +11,7 @@ import pandas as pd
 from abc_nb.language.mixture import in_order, piece, solved, texts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import Pattern, tokens_of
+from abc_nb.problems.spans import Pattern, spans_in, tokens_of
 from abc_nb.training.evaluation import TEST_SEED, with_intervals
 from abc_nb.training.writer import likeliest
 
@@ -44,7 +44,8 @@ def test_operands(pattern: Pattern, length: int, rng: np.random.Generator) -> li
 
 def is_right(model: Transformer, pattern: Pattern, operands: Sequence[str], rng: np.random.Generator) -> bool:
     """Whether the model writes the answer to a problem, and its end, right inside of text."""
-    held, written = texts()[1], solved(pattern, operands)
-    text = piece(held, AROUND, rng) + " " + written + piece(held, AROUND, rng)
+    held, written, text = texts()[1], solved(pattern, operands), ""
+    while not any(span.start == AROUND + 1 for span in spans_in(text, [pattern])):  # behind a sign it is no problem
+        text = piece(held, AROUND, rng) + " " + written + piece(held, AROUND, rng)
     first, last = AROUND + 1 + written.index("="), AROUND + len(written)  # the tokens before an answer and its end
     return likeliest(model, text)[first:last].tolist() == tokens_of(text)[first + 1 : last + 1]
