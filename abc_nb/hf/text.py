@@ -39,7 +39,8 @@ class Reader:
         self.pieces: dict[int, str] = {}
         for pattern in patterns:
             pairs = "".join(a + b for a, b in product(pattern.task.digits, repeat=2))
-            text = pattern.problem([pairs[: pattern.task.rule.factor] if few else pairs for few in pattern.few])
+            factor = str(max(pattern.factors)) * pattern.task.rule.factor
+            text = pattern.problem([factor if few else pairs for few in pattern.few])
             spans = self.spans(tokenizer.encode(f"So {text}{pairs[:8]}{END}", add_special_tokens=False))
             if [(span.problem, span.answer) for span in spans] != [(len(text) - 1, 8)]:
                 raise InputError(
