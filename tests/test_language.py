@@ -99,7 +99,10 @@ def test_a_run_is_made_kept_found_and_shipped(folders: Folders) -> None:
     run = runner.ensure(tiny(), 0)
     assert_same_result(runner.ensure(tiny(), 0, never), run)
     assert run.table("evaluation").length.tolist() == [3] * 2 == run.evaluation().length.tolist()
-    assert run.facts["practised"]["rounds"] == 1 and len(run.facts["wrong"]) == 2
+    practised, steps = run.facts["practised"], run.table("history").step
+    assert practised["rounds"] == 2 and len(run.facts["wrong"]) == 3, "one round, and one more at a lower rate"
+    assert steps.is_monotonic_increasing and steps.max() == run.facts["steps"]
+    assert practised["steps"] == run.facts["steps"] - run.facts["trained"]["steps"]
     assert [each["facts"]["form"] for each in run.certificates] == [pattern.form for pattern in patterns()[2:]]
     store.ship(run, weights=True)
     shipped = store.find(tiny(), 0, ("shipped",))

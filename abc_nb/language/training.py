@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -120,7 +121,25 @@ def practise_language(
     rounds: int,
     report: Report | None = None,
 ) -> Practised:
-    """Train a model on, at most so many rounds, until every pattern is certified; `recipe` is that of one round."""
+    """Train a model on until every pattern is certified, at most so many rounds; `recipe` is that of one round.
+
+    Where they are not enough, practice begins again at a fifth of the rate: the last wrong contexts come and go else.
+    """
+    first = practise_at(model, mixture, recipe, seed, rounds, report)
+    if all(certificate.certified for certificate in first.certificates):
+        return first
+    second, done = practise_at(model, mixture, recipe.slower(), seed, rounds, report), first.progress
+    history = [row | {"step": done.step + row["step"]} for row in second.progress.history]
+    steps, seconds = done.step + second.progress.step, done.seconds + second.progress.seconds
+    return replace(
+        second, wrong=first.wrong + second.wrong[1:], progress=Progress(steps, seconds, done.history + history)
+    )
+
+
+def practise_at(
+    model: Transformer, mixture: Mixture, recipe: TrainingConfig, seed: int, rounds: int, report: Report | None
+) -> Practised:
+    """At most so many rounds at one rate."""
     trial, rows = AllContexts(model, contexts_of_text(model)), Rows(model, mixture, recipe, seed)
     practice = TextPractice(model, mixture, trial, seed)
 
