@@ -102,6 +102,7 @@ def photograph(browser: Browser, html: str, folder: Path) -> None:
         page = browser.new_page(viewport={"width": 900, "height": 900})
         page.evaluate("name => (window.name = name)", name)
         page.set_content(html)
+        page.wait_for_function("window.name !== 'cone' || (Cone.result && !byId('try-all').disabled)")
         picture = Image.open(io.BytesIO(page.locator(f"#{name}").screenshot()))
         picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=256).save(folder / "scenes" / f"{name}.png")
 
