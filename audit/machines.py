@@ -180,8 +180,12 @@ def study(names: Sequence[str] = (), seeds: Sequence[int] = SEEDS) -> pd.DataFra
 
 
 def summary(names: Iterable[str], seeds: Sequence[int]) -> pd.DataFrame:
-    """Rules that were studied in some of these seeds, a row each: percent right beyond training, and certificates."""
+    """Rules that were studied in some of these seeds, a row each: percent right beyond training, and certificates.
+
+    A seed whose plain model has no lines that determine the answer has no model, and counts as not certified.
+    """
     rows = pd.read_csv(FILE)
+    rows[["right", "contexts"]] = rows[["right", "contexts"]].where(rows.contexts > 0)
     groups = rows[rows.rule.isin([*names]) & rows.seed.isin(seeds)].groupby("rule", sort=False)
     frame = groups.agg(lines=("lines", "first"), right=("right", "min"), contexts=("contexts", "max"))
     frame["right"] *= 100
