@@ -33,7 +33,7 @@ from audit.measures import frame, measured
 from audit.models import PAPER_BATCH
 from audit.results import Results
 
-VERDICTS = ("holds", "holds with changes", "in part", "differs", "undecided", "not tested", "definition", "not run")
+VERDICTS = ("holds", "holds with changes", "in part", "differs", "undecided", "definition", "not run")
 ABOUT = ("all", "some", "none")  # of the runs: what a claim says
 ON_A_GPU = (*PAPER_BATCH, "rope-512")  # models of which some seeds were not made
 MOST, HALF = 0.8, 0.5  # four of five runs of a group; half of all runs
@@ -231,7 +231,7 @@ def judged(claim: Any, found: Mapping[str, Part]) -> Verdict:
     counts = [n._replace(undecided=0) if claim.about == "algebra" else n for n in runs.counts.values()]
     verdict = claim.verdict or by_counts(counts, claim.at_most, claim.about)
     finding = "None was trained." if verdict == "not run" else claim.finding.format(**found)
-    if verdict in ("undecided", "not tested"):
+    if verdict == "undecided":
         finding += f" To decide it: {claim.decide or MORE}"
     met, of, undecided = total(counts)
     agree = f"{met} of {of} runs agree" + (f", {undecided} undecided" if undecided else "")

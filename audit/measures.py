@@ -28,7 +28,7 @@ from abc_nb.problems.tasks import TRAINED
 from abc_nb.runs.store import Run
 from abc_nb.specs.recipes import PROFILES
 from abc_nb.training.evaluation import TEST_SEED, correct_digits, record
-from audit import connections, unlearnable
+from audit import connections, encoder_only, unlearnable
 from audit.results import Results, problems, reached
 from audit.statistics import BAR
 from audit.studies import names_of
@@ -316,4 +316,5 @@ MEASURES: dict[str, Callable[[Results], list[Row]]] = {
     "changes": changes,
     "lacking": lacking,
     "one attention": one_attention,
+    "encoder alone": encoder_only.rows,
 }

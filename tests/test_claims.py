@@ -120,8 +120,9 @@ def test_groups_are_by_model_and_base_and_titles_tell_models_apart() -> None:
     assert_judged("C29", bases, "in part", "5 of 10", "both sides, base 4 5 of 5; ", "both sides, base 8 0 of 5")
     bases = pd.concat([bases[bases.base == 4], runs({("addition", "abc-unpractised"): [99.0]}, base=4)])
     assert judged("C29", bases).runs == "6 of 6 runs agree, 4 undecided", "of seeds that were not made"
-    rpe = runs({("addition", model): [{"at_10": 90.0}] * 5 for model in ("rpe", "rpe-widened")})
-    assert_judged("C31", rpe, "not tested", "", "RPE 5 of 5; RPE, three widths 5 of 5")
+    alone = {("addition", "on-keys"): [{"at_10": 90.0, "at_15": 50.0, "at_20": low} for low in (1, 2, 3, 4, 95)]}
+    rpe = runs({("addition", model): [{"at_10": 90.0}] * 5 for model in ("rpe", "rpe-widened")} | alone)
+    assert_judged("C31", rpe, "in part", "4 of 5", "at 20: 1.0 to 95.0", "RPE 5 of 5; RPE, three widths 5 of 5")
 
 
 def test_a_measure_is_judged_as_runs_are() -> None:
@@ -189,7 +190,7 @@ def test_one_answer_to_every_problem_is_called_constant() -> None:
 
 
 def test_every_claim_counts_runs_of_studies_that_exist_and_says_so_without_runs() -> None:
-    """Two are decided by reading, one is a definition and one was not tested."""
+    """Two are decided by reading, and one is a definition."""
     asked = set[str]()
 
     def nothing(*rows: str) -> pd.DataFrame:
@@ -199,7 +200,7 @@ def test_every_claim_counts_runs_of_studies_that_exist_and_says_so_without_runs(
     book = claims.known()
     assert list(book) == [f"C{number:02d}" for number in range(1, 42)]
     verdicts = {id: claims.judged(book[id], claims.parts(id, nothing)).verdict for id in book}
-    others = {"C01": "definition", "C31": "not tested", "C35": "differs", "C40": "in part"}
+    others = {"C01": "definition", "C35": "differs", "C40": "in part"}
     assert verdicts == dict.fromkeys(book, "not run") | others
     assert asked <= {*measures.MEASURES, *STUDIES}
 
