@@ -75,7 +75,11 @@ class SharedEncoder(nn.Module):
 
 
 def sums(rng: np.random.Generator, lengths: tuple[int, int], rows: int) -> tuple[Tensor, Tensor]:
-    """Tokens of random sums, and the tokens of the answer (rows, ROOM + 1); each number has its own random length."""
+    """Tokens of random sums (rows, 3 ROOM + 3), and of their answers (rows, ROOM + 1).
+
+    Each number has a random length of its own. Its first digit can be 0, which is not written: so of numbers of one
+    length, as in tests, one in ten is shorter.
+    """
     sizes = rng.integers(lengths[0], lengths[1] + 1, (rows, 2))
     numbers = [[int("".join(map(str, rng.integers(0, 10, size)))) for size in row] for row in sizes]
     asked = torch.full((rows, ROOM + 1), ASKED)
@@ -86,16 +90,19 @@ def sums(rng: np.random.Generator, lengths: tuple[int, int], rows: int) -> tuple
 
 
 def written(number: int, room: int) -> list[int]:
+    """The digits of a number, behind empty tokens."""
     digits = [int(digit) for digit in str(number)]
     return [EMPTY] * (room - len(digits)) + digits
 
 
 def right(model: nn.Module, tokens: Tensor, answers: Tensor) -> float:
+    """The share of answers that are right in every digit."""
     with evaluating(model):
         return float((model(tokens)[:, -ROOM - 1 :].argmax(-1) == answers).all(1).double().mean())
 
 
 def trained(seed: int, values: bool) -> SharedEncoder:
+    """A model after its training."""
     torch.manual_seed(seed)
     model = SharedEncoder(values)
 

@@ -123,7 +123,8 @@ def practise_language(
 ) -> Practised:
     """Train a model on until every pattern is certified, at most so many rounds; `recipe` is that of one round.
 
-    Where they are not enough, practice begins again at a fifth of the rate: the last wrong contexts come and go else.
+    Where they are not enough, practice begins again at a fifth of the rate, since at the whole rate the last wrong
+    contexts come and go.
     """
     first = practise_at(model, mixture, recipe, seed, rounds, report)
     if all(certificate.certified for certificate in first.certificates):
