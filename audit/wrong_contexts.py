@@ -43,17 +43,20 @@ def wrong(run: Run) -> Iterator[dict[str, Any]]:
     round_weights(model)
     contexts = contexts_of(model, run.spec.sampler)
     assert isinstance(contexts, NumberContexts)
-    passes = Passes(model, contexts, 1)
+    passes, vocabulary = Passes(model, contexts, 1), contexts.task.vocabulary
     with evaluating(model):
-        for shape in contexts.shapes:
-            for block in contexts.blocks(shape):
-                margins, _ = passes.leads(shape, block, passes.plain)
-                for row in np.flatnonzero(~(margins > 0)).tolist():
-                    logits = States(Exact(model), shape.atoms).take(block.values[row : row + 1]).logits(shape.root)[0]
-                    said = contexts.task.vocabulary[int(logits.argmax())]
-                    right = contexts.task.vocabulary[int(block.right[row])]
-                    token = {"token": right, "written": said, "margin": round(float(margins[row]), 4)}
-                    yield described(contexts, shape, block[row]) | token | shown(model, contexts, shape, block[row])
+        for shape, block in ((own, part) for own in contexts.shapes for part in contexts.blocks(own)):
+            margins, _ = passes.leads(shape, block, passes.plain)
+            chosen = np.flatnonzero(~(margins > 0))
+            if not len(chosen):
+                continue
+            some = block.part(chosen)
+            logits = States(Exact(model), shape.atoms).take(some.values).logits(shape.root)
+            said, leads = logits.argmax(-1).tolist(), margins[chosen].round(4).tolist()
+            for row in range(len(some)):
+                token = {"token": vocabulary[int(some.right[row])], "written": vocabulary[said[row]]}
+                found = described(contexts, shape, some[row]) | token | {"margin": leads[row]}
+                yield found | shown(model, contexts, shape, some[row])
 
 
 def described(contexts: NumberContexts, shape: Shape, context: Context) -> dict[str, str]:
