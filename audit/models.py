@@ -72,6 +72,7 @@ PAIR = {  # ABS with positions
     "pair-plain-unpractised": replace(course.ABS, title="ABS, plain index", position=positions.Sinusoidal()),
 }
 PRACTISED_PAIR = all_practised({"pair-mod3-unpractised": PAIR["pair-mod3-unpractised"]})
+PADDED_PAIR = again(PAIR, ("pair-plain-unpractised",), "-padded", regime="padded", tested="few")
 BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors' code opens one
     f"{name}-both": scaffold(f"{BASIC[name].title}, both sides", BASIC[name].position, sides="both", tested=tested)
     for name, tested in {"window": "beyond", "window-cyclic": "far and many", "nope-window": "beyond"}.items()
@@ -227,7 +228,7 @@ SPARSE = {  # lines that determine the answer, where those that keep the plain m
 }
 SPARSE |= all_practised(SPARSE)
 MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | ENCODED | PERIODS | SIZED | FACTORED | WIDER | MODERN
-MODELS |= WIDENED | PLACED | DECODER_ONLY | SMALLEST | FORMATS | SPARSE | PAIR | PRACTISED_PAIR | GRID
+MODELS |= WIDENED | PLACED | DECODER_ONLY | SMALLEST | FORMATS | SPARSE | PAIR | PADDED_PAIR | PRACTISED_PAIR | GRID
 MODELS["window-cyclic-practised"] = practised("window-cyclic", CYCLIC)
 MODELS = {name: model for name, model in (MODELS | before_practice(MODELS)).items() if name not in course.MODELS}
 # Of tasks whose output is a table. With 200 starts, as elsewhere, a thousand steps do not train the vectors: validation

@@ -52,6 +52,7 @@ STUDIES = {
     "classifier": Study(("parity-classification",), ("vanilla",), corner=None),
     "both sides": Study(ARITHMETIC, tuple(models.BOTH_SIDES)),
     "pair": Study(ARITHMETIC, tuple(models.PAIR), profiles=("quick",)),
+    "padded pair": Study(BINARY, tuple(models.PADDED_PAIR), profiles=("quick",)),
     "practised windows": Study(ARITHMETIC, ("pair-mod3", "window-cyclic-practised"), profiles=("quick",)),
     "readings": Study(ARITHMETIC, tuple(readings.READINGS)),
     "algorithm 1": Study(ARITHMETIC, tuple(readings.ALGORITHM_1)),

@@ -136,7 +136,7 @@ def kept(run: Run) -> dict[str, Any]:
         "lines": len(lines),
         "short": sum(2 * len(cells_of(line, layout)[0]) < layout.target_length for line in lines),
         "open_heads": 1 - len(heads) / (2 * bias.heads),
-        "must_be_wrong": unlearnable.of_run(run),
+        "must_be_wrong": unlearnable.under(own, bias),
         "skill": run.table("thresholds").skill.iloc[-1],
         "validation": run.validation,
         "twenty": accuracy[20],

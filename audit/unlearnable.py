@@ -8,7 +8,6 @@ it writes the same token. If these problems need different tokens, one of them i
 from functools import cache
 
 import numpy as np
-import pandas as pd
 import torch
 
 from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias, key_count
@@ -44,8 +43,8 @@ def attended(keys: Sights, bias: Bias, layout: Layout, name: Attention, layer: i
     matrix = opened.movedim(0, -1).numpy()  # (query, key, head)
     top = matrix.max(1, keepdims=True)
     matrix = matrix - np.where(np.isfinite(top), top, 0)
-    values, which = np.unique(matrix.reshape(-1, matrix.shape[-1]), axis=0, return_inverse=True)
-    codes = mixed(np.arange(1, len(values) + 1))[which].reshape(matrix.shape[:2])
+    by_head = np.arange(1, heads + 1, dtype=np.uint64) << np.uint64(32)  # beside the 32 bits of a number
+    codes = mixed(matrix.view(np.uint32) + by_head[: matrix.shape[-1]]).sum(-1)
     sees, keys = np.any(matrix > -np.inf, axis=-1), mixed(keys)
     bags = [mixed(keys[:, seen] + code[seen]).sum(1) for seen, code in zip(sees, codes, strict=True)]
     return np.stack(bags, 1)
@@ -69,10 +68,13 @@ def must_be_wrong(seen: Sights, right: np.ndarray) -> float:
     Of the problems in which a step sees the same, it can be right on those that need the most frequent token alone.
     """
     possible = []
-    for step in range(seen.shape[1]):
-        counts = pd.DataFrame({"seen": seen[:, step], "right": right[:, step]}).value_counts()
-        possible.append(counts.groupby("seen").max().sum())
-    return 1 - min(possible) / len(seen)
+    for sight, token in zip(seen.T, right.T, strict=True):
+        _, first, counts = np.unique(mixed(sight) + token.astype(np.uint64), return_index=True, return_counts=True)
+        groups, which = np.unique(sight[first], return_inverse=True)
+        most = np.zeros(len(groups), counts.dtype)
+        np.maximum.at(most, which, counts)
+        possible.append(most.sum())
+    return float(1 - min(possible) / len(seen))
 
 
 def smallest_problems(sampler: Sampler, count: int) -> Batch:
@@ -88,14 +90,13 @@ def smallest_problems(sampler: Sampler, count: int) -> Batch:
 
 def of_run(run: Run) -> float:
     """The least share of the smallest problems that a run must get wrong; NaN of a model with positions."""
-    bias = run.bias()
-    if not isinstance(run.spec.model.position, NoPosition) or bias is None:
-        return float("nan")
-    return under(run.spec, bias)
+    return under(run.spec, run.bias())
 
 
 @cache  # a table and a verdict ask for the same runs
-def under(own: Spec, bias: Bias) -> float:
-    """The same of any model of a spec without positions that has this bias."""
+def under(own: Spec, bias: Bias | None) -> float:
+    """The same of any model of a spec that has this bias."""
+    if bias is None or not isinstance(own.model.position, NoPosition):
+        return float("nan")
     batch = smallest_problems(own.sampler, TRIED)
     return must_be_wrong(sights(own.model, bias, batch), batch.target[:, 1:].numpy())

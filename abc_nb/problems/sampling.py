@@ -46,7 +46,7 @@ def generator(seed: int, *purpose: int) -> np.random.Generator:
     return np.random.default_rng((seed, *purpose))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def split_numbers(seed: int, limit: int = NUMBERS) -> tuple[np.ndarray, np.ndarray]:
     """A random permutation of [0, 2^20], split 7:1 into training and validation numbers; those up to `limit`."""
     numbers = generator(seed, SPLIT).permutation(NUMBERS + 1)

@@ -1,0 +1,96 @@
+"""The path on items that nobody here wrote: sums, differences, products, quotients and comparisons of whole numbers.
+
+`python -m examples.smollm2.public FILE...` takes lists of items in JSON, each with a question and an answer, as those of
+BIG-bench and NUPA, and adds what came out to the results. An item is asked three times: as it is written; with an
+answer that begins with the problem, as `123+989=`; and so again, with the path.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path as File
+from typing import Any, NamedTuple
+
+from tqdm.auto import tqdm
+
+from abc_nb.common.files import write_text
+from abc_nb.problems.spans import Pattern, spans_in
+from examples.smollm2.path import Calculator
+from examples.smollm2.smollm2 import PATTERNS, RESULTS, chat, load, reply, shipped, trained_path
+
+SIGNS = {"plus": "+", "minus": "-", "times": "*", "divided by": "//", "and": "?"}
+ASKED = re.compile(r"(?<![\d.])(\d+) (plus|minus|times|divided by|and|\+|-|\*|//) (\d+)\??$")
+OF_EACH = 20  # items of each kind, in the order of the file
+
+
+class Asked(NamedTuple):
+    """An item's problem, as the path reads it."""
+
+    pattern: Pattern
+    operands: tuple[str, ...]
+    text: str
+
+
+def problem(item: dict[str, Any]) -> Asked | None:
+    """The problem of an item, if the path has a form for it."""
+    found = ASKED.search(item["question"])
+    if found is None or (found[2] == "and" and "maximal" not in item["question"]):
+        return None
+    text = f"{found[1]}{SIGNS.get(found[2], found[2])}{found[3]}="
+    spans = [span for span in spans_in(text, PATTERNS) if span.finished and span.end == len(text)]
+    return Asked(spans[0].pattern, spans[0].operands, text) if spans else None
+
+
+def kind(item: dict[str, Any]) -> str:
+    """What an item is called where it comes from: `3_digit_addition` or `add_Integer_Integer_Integer`."""
+    return str(item.get("category") or item["id"].rpartition("-")[0])
+
+
+def chosen(items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The first items of each kind for which the path has a form."""
+    count = Counter[str]()
+    for item in items:
+        if count[kind(item)] < OF_EACH and problem(item) is not None:
+            count[kind(item)] += 1
+            yield item
+
+
+def numbers(text: str) -> list[str]:
+    """The whole numbers in a text, without thousands separators."""
+    return re.findall(r"\d+", re.sub(r"(?<=\d),(?=\d{3})", "", text))
+
+
+def is_right(item: dict[str, Any], asked: Asked, said: str) -> bool:
+    """Whether what stands behind the problem's `=` is right; that of a comparison says which number is larger."""
+    first = [*numbers(said), ""][0]
+    if asked.pattern.task.name == "comparison":  # 0: equal, 1: smaller, 2: larger
+        first = asked.operands[first == "1"] if first in ("0", "1", "2") else ""
+    return first == item["answer"]
+
+
+def measured(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """How many items of each kind are right: alone, with their answer begun, and with the path."""
+    model, tokenizer = load()
+    calculator, rows = Calculator(trained_path(model, tokenizer), tokenizer), dict[str, Counter[str]]()
+    for item in tqdm([*chosen(items)]):
+        asked, row = problem(item), rows.setdefault(kind(item), Counter())
+        assert asked is not None  # those are chosen for which there is one
+        most, question = len(item["answer"]) + 3, item["question"]
+        free = numbers(reply(model, tokenizer, chat(tokenizer, question), 3 * most + 20, None))
+        compared = asked.pattern.task.name == "comparison"
+        row["alone"] += free[:1] == [item["answer"]] if compared else item["answer"] in free
+        for name, own in (("begun", None), ("path", calculator)):
+            said = reply(model, tokenizer, chat(tokenizer, question, asked.text), most, own)
+            row[name] += is_right(item, asked, said)
+        row["asked"] += 1
+    every = Counter(kind(item) for item in items)
+    return [{"kind": name, "items": every[name], **row} for name, row in rows.items()]
+
+
+if __name__ == "__main__":
+    items = [item for file in sys.argv[1:] for item in json.loads(File(file).read_bytes())]
+    print(write_text(RESULTS, json.dumps(shipped() | {"public": measured(items)}, indent=1) + "\n"))
