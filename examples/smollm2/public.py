@@ -1,7 +1,7 @@
 """The path on items that nobody here wrote: sums, differences, products, quotients and comparisons of whole numbers.
 
-`python -m examples.smollm2.public FILE...` takes lists of items in JSON, each with a question and an answer, as those of
-BIG-bench and NUPA, and adds what came out to the results. An item is asked three times: as it is written; with an
+`python -m examples.smollm2.public FILE...` takes lists of items in JSON, each with a question and an answer, as those
+of BIG-bench and NUPA, and adds what came out to the results. An item is asked three times: as it is written; with an
 answer that begins with the problem, as `123+989=`; and so again, with the path.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path as File
 from typing import Any, NamedTuple
 
+import pandas as pd
 from tqdm.auto import tqdm
 
 from abc_nb.common.files import write_text
@@ -24,7 +25,7 @@ from examples.smollm2.smollm2 import PATTERNS, RESULTS, chat, load, reply, shipp
 
 SIGNS = {"plus": "+", "minus": "-", "times": "*", "divided by": "//", "and": "?"}
 ASKED = re.compile(r"(?<![\d.])(\d+) (plus|minus|times|divided by|and|\+|-|\*|//) (\d+)\??$")
-OF_EACH = 20  # items of each kind, in the order of the file
+OF_EACH = 10  # items of each kind, in the order of the file
 
 
 class Asked(NamedTuple):
@@ -89,6 +90,17 @@ def measured(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         row["asked"] += 1
     every = Counter(kind(item) for item in items)
     return [{"kind": name, "items": every[name], **row} for name, row in rows.items()]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """What `measured` found, as a table in Markdown, with the kinds of all digits together."""
+    frame = pd.DataFrame(rows)
+    source = frame.kind.map(lambda name: "BIG-bench" if "_digit_" in name else "NUPA")
+    operation = frame.kind.str.replace(r"^\d_digit_|_Integer.*$", "", regex=True).str.replace("_", " ")
+    sums = frame.drop(columns="kind").groupby([source.rename("source"), operation.rename("items of")], sort=False).sum()
+    shown = pd.DataFrame({"in all": sums["items"], "asked": sums.asked, "as it is written": sums.alone})
+    shown["answer begun"] = sums.begun.astype(str).mask(sums.index.get_level_values(1).str.contains("max"), "–")
+    return str(shown.assign(**{"with the path": sums.path}).reset_index().to_markdown(index=False))
 
 
 if __name__ == "__main__":
