@@ -32,13 +32,13 @@ def write(results: Results) -> Path:
     folder, profile, runs = paths.figures(results.profile), results.profile, listed_runs(results)
     write_text(folder / "runs.csv", pd.DataFrame([run_row(run) for run in runs]).to_csv(index=False))
     book, shipped = ledger(profile), sum(run.shipped for run in runs)
-    counts = book.verdict.value_counts()
+    counts = book.verdict[book.verdict != "definition"].value_counts()
     template = (DATA / "report.md").read_text(encoding="utf-8")
     page = template.format(
         profile=profile,
         seeds=", ".join(map(str, results.seeds)),
         worst=worst_runs(results),
-        claims=len(book),
+        claims=counts.sum(),
         verdicts=", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if verdict in counts),
         size=usual_size(profile),
         differing="\n".join(map(sentence, unlike_the_paper(book).itertuples())),

@@ -103,7 +103,7 @@ def test_a_task_can_stand_in_a_cell(capsys: pytest.CaptureFixture[str]) -> None:
     taught, first = names["taught"], np.random.default_rng(0).integers(2, size=40).tolist()
     assert taught.certificate.contexts <= 192
     assert taught.answer(problem_of(first, 30)) == "".join(map(str, life(110, first, 30)[-1]))
-    rows = ["x 0 | 0 0 0 1", "x 0 | 0 0 1 1", "x 0 | 0 1 1 1"]
+    rows = ["0 | 0 0 0 1", "0 | 0 0 1 1", "0 | 0 1 1 1"]
     assert taught.answer("0001*000", trace=True).splitlines()[1:-1] == rows
 
 

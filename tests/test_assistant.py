@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import random
 from functools import lru_cache
@@ -22,12 +21,11 @@ from abc_nb.certificates.practice import Practised
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
 from abc_nb.hf.certificates import AllAnswers, drawn, train_until_certified
-from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import generator
 from abc_nb.problems.spans import Pattern, spans_in
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.language import OPERATIONS, patterns
-from examples.smollm2 import smollm2, whole
+from examples.smollm2 import public, smollm2
 from examples.smollm2.path import Calculator, Path
 
 ADDITION = Pattern(Task("addition"), "{a}+{b}=")
@@ -204,32 +202,35 @@ def test_what_no_path_is_made_of_is_refused(depth: int, heads: int, form: str, m
         Path(model, tokenizer, bias, depth)
 
 
-@pytest.mark.parametrize("how", ["ABS", "plain"])
-def test_all_weights_are_trained_and_answers_are_those_that_the_model_writes(how: str) -> None:
-    """What it writes is what it thinks likeliest, token by token, in one pass over the right answer."""
-    model, tokenizer = copy.deepcopy(language_model())
-    tokenizer.chat_template = "{% for message in messages %}{{ message.content }} {% endfor %}"
-    tests = {1: 8, 2: 8}
-    facts = whole.made(model, tokenizer, how, 1e-2, Mixture((PARITY,), characters=40, problems=2), tests, steps=40)
-    assert sum(facts["losses"][-5:]) < sum(facts["losses"][:5]) and facts["text"][1] < facts["text"][0]
-    right = []
-    for row, pattern, operands, text in smollm2.asked(tokenizer, (PARITY,), tests):
-        wanted = tokenizer.encode(pattern.answer(operands) + ";")
-        tokens = torch.tensor([tokenizer.encode(text) + wanted])
-        likeliest = model(tokens, use_cache=False).logits[0].argmax(-1)
-        right.append(row | {"right": likeliest[-len(wanted) - 1 : -1].tolist() == wanted})
-    assert smollm2.counted(right).to_dict("records") == facts["tests"]
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("What is 98 plus 45?", "98+45="),
+        ("What is 649 minus 244?", "649-244="),
+        ("What is 244 minus 649?", None),  # below zero
+        ("What is 12 times 34?", None),  # a factor of two digits
+        ("What is 90 divided by 5?", "90//5="),
+        ("like 123 . Get the maximal number: 27 and 123", "27?123="),
+        ("Compare digit by digit. 27 and 123", None),
+        ("like 10.4 . Subtract two numbers: 61197424.22 - 825", None),
+    ],
+)
+def test_an_items_problem_is_read_if_the_path_has_a_form_for_it(question: str, text: str | None) -> None:
+    asked = public.problem({"question": question})
+    assert (asked and asked.text) == text
 
 
-def test_the_loss_of_rows_of_different_lengths_is_that_of_each_token() -> None:
-    model, tokenizer = language_model()
-    texts = ["A parity(101)=011;", "text", "parity(1)=1;"]
-    losses = []
-    for text in texts:
-        ids = tokenizer(text, return_tensors="pt")["input_ids"]
-        found = model(ids).logits[0].log_softmax(-1)
-        losses += [-found[at, token] for at, token in enumerate(ids[0, 1:])]
-    torch.testing.assert_close(whole.loss_of(model, tokenizer, texts), torch.stack(losses).mean())
+def test_a_comparison_is_right_if_it_names_the_larger_number() -> None:
+    item = {"question": "like 123 . Get the maximal number: 27 and 123", "answer": "123"}
+    asked = public.problem(item)
+    assert asked is not None
+    assert [public.is_right(item, asked, said) for said in ("1", "2", "0", "123", "")] == [True, *[False] * 4]
+
+
+def test_the_page_of_smollm2_has_the_measured_tables() -> None:
+    page = (smollm2.HERE / "README.md").read_text()
+    assert smollm2.summary(smollm2.shipped()) in page
+    assert public.table(smollm2.shipped()["public"]) in page
 
 
 def test_the_shipped_path_on_smollm2_is_the_certified_one() -> None:

@@ -164,7 +164,7 @@ def trace(problem: str) -> Figure:
         axes.annotate("", end, start, arrowprops={**style, "connectionstyle": f"arc3,rad={bend}"})
     frame(axes, -2.02, -0.91, 0.84, 0.82)
     above, before = digits[0, 2], carries[1, 0]
-    said = f"The frame: {first[1]} · {second[1]} + {above} + carry {before} = {carries[1, 1]}{digits[1, 1]}"
+    said = f"The frame: {first[1]} · {second[1]} + {above} + carry {before} = {digits[1, 1]}, carry {carries[1, 1]}"
     axes.text(-columns / 2, -rows + 0.35, said, ha="center", va="center", fontsize=10)
     axes.set(xlim=(-columns - rows + 0.6, 1.7), ylim=(-rows + 0.1, 1.5))
     axes.axis("off")

@@ -160,11 +160,8 @@ def shipped() -> dict[str, Any]:
 
 def summary(facts: dict[str, Any]) -> str:
     """What was measured, as lines of Markdown: answers by digits, certificates, everyday questions, time."""
-    whole: dict[str, Any] = facts.get("whole", {})  # what `examples.smollm2.whole` adds
     frame = pd.DataFrame(facts["tests"])
     frame["trained"] = frame.path.map({False: "nothing", True: "the path"})
-    parts = [pd.DataFrame(own["tests"]).assign(trained=f"all weights, {name}") for name, own in whole.items()]
-    frame = pd.concat([frame, *parts])
     frame["cell"] = frame.right.astype(str) + " of " + frame.problems.astype(str)
     wide = frame.set_index(["problem", "where", "trained", "digits"]).cell.unstack().fillna("–")
     wide = wide.sort_index(level="trained", ascending=False, sort_remaining=False)  # the path first
@@ -175,13 +172,6 @@ def summary(facts: dict[str, Any]) -> str:
         f"Training took {first} steps, and {len(rounds)} rounds of practice took {sum(rounds):,}. "
         f"Everything took {facts['seconds'] / 60:.0f} minutes on a busy processor ({facts['device']})."
     )
-    for name, own in whole.items():
-        (old, new), losses = own["text"], [sum(some) / len(some) for some in (own["losses"][:5], own["losses"][-5:])]
-        lines.append(
-            f"All weights, {name}: {own['steps']} steps took {own['seconds'] / 60:.0f} minutes of one core. The loss "
-            f"of a step went from {losses[0]:.2f} to {losses[1]:.2f}, and that of held-out text from {old:.2f} to "
-            f"{new:.2f} nats per token. {same(before, own['everyday'])}"
-        )
     table = wide.rename(columns="{} digits".format).reset_index().to_markdown(index=False)
     return table + "\n\n" + "\n".join(f"- {line}" for line in lines)
 

@@ -30,7 +30,7 @@ const Draw = {
     byId("train").onclick = () => this.train(false);
     byId("stop").onclick = () => (this.busy ? this.jobs.stop() : this.train(true));
     this.take(adder.cells, undefined, { all: { length: adder.result.count } }, adder.history);
-    this.tell(adder.result);
+    this.tell(adder.result), byId("proof").prepend("Trained earlier. ");
   },
   // Other lines: what was trained under the last ones no longer counts. Before any training the page says how many
   // contexts there are, or shows two sums that look alike and have different answers.

@@ -19,7 +19,7 @@ const Type = {
   show(sum, slowly = !calm) {
     clearInterval(this.timer);
     this.sum = sum;
-    byId("sum").value = sum.text;
+    put("sum-error", ""), (byId("sum").value = sum.text);
     put("length-out", `${Math.max(...sum.text.split("+").map((number) => number.length))} digits`);
     let shown = slowly ? 0 : Infinity;
     const next = () => (this.draw(++shown), shown > sum.places && clearInterval(this.timer));
