@@ -20,7 +20,7 @@ from audit.results import Results
 from audit.statistics import BAR, medians, over_seeds
 
 # Our titles, and the paper's names; it does not say which window its row without positions has.
-TITLES = {"Window": "+ w=1", "Window, index modulo 3": "+ T=3"}
+TITLES = {"Window": "+ w=1", "ABS, plain index": "+ w=1", "Window, index modulo 3": "+ T=3"}
 TITLES |= dict.fromkeys(("Window, no positions", "ABS"), "NoPE + w=1")
 LENGTHS = {"table1": sorted({*TABLE, 50}), "table3": [6, 10, 20, 50, 60]}  # 50 in version 1, 60 in version 4
 
