@@ -206,25 +206,15 @@ def test_what_no_path_is_made_of_is_refused(depth: int, heads: int, form: str, m
     ("question", "text"),
     [
         ("What is 98 plus 45?", "98+45="),
-        ("What is 649 minus 244?", "649-244="),
-        ("What is 244 minus 649?", None),  # below zero
+        ("like 123 . Multiply two numbers: 98 * 4", "98*4="),
         ("What is 12 times 34?", None),  # a factor of two digits
-        ("What is 90 divided by 5?", "90//5="),
-        ("like 123 . Get the maximal number: 27 and 123", "27?123="),
-        ("Compare digit by digit. 27 and 123", None),
-        ("like 10.4 . Subtract two numbers: 61197424.22 - 825", None),
+        ("What is 649 minus 244?", None),
+        ("like 10.4 . Add two numbers: 61197424.22 + 825", None),
+        ("like 10.4 . Add two numbers: 825 + 61197424.22", None),
     ],
 )
 def test_an_items_problem_is_read_if_the_path_has_a_form_for_it(question: str, text: str | None) -> None:
-    asked = public.problem({"question": question})
-    assert (asked and asked.text) == text
-
-
-def test_a_comparison_is_right_if_it_names_the_larger_number() -> None:
-    item = {"question": "like 123 . Get the maximal number: 27 and 123", "answer": "123"}
-    asked = public.problem(item)
-    assert asked is not None
-    assert [public.is_right(item, asked, said) for said in ("1", "2", "0", "123", "")] == [True, *[False] * 4]
+    assert public.problem({"question": question}) == text
 
 
 def test_the_page_of_smollm2_has_the_measured_tables() -> None:

@@ -1,4 +1,4 @@
-"""The path on items that nobody here wrote: sums, differences, products, quotients and comparisons of whole numbers.
+"""The path on items that nobody here wrote: sums and products of whole numbers.
 
 `python -m examples.smollm2.public FILE...` takes lists of items in JSON, each with a question and an answer, as those
 of BIG-bench and NUPA, and adds what came out to the results. An item is asked three times: as it is written; with an
@@ -13,37 +13,26 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path as File
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 from tqdm.auto import tqdm
 
 from abc_nb.common.files import write_text
-from abc_nb.problems.spans import Pattern, spans_in
+from abc_nb.problems.spans import spans_in
 from examples.smollm2.path import Calculator
 from examples.smollm2.smollm2 import PATTERNS, RESULTS, chat, load, reply, shipped, trained_path
 
-SIGNS = {"plus": "+", "minus": "-", "times": "*", "divided by": "//", "and": "?"}
-ASKED = re.compile(r"(?<![\d.])(\d+) (plus|minus|times|divided by|and|\+|-|\*|//) (\d+)\??$")
+SIGNS = {"plus": "+", "times": "*"}
+ASKED = re.compile(r"(?<![\d.])(\d+) (plus|times|\+|\*) (\d+)\??$")
 OF_EACH = 10  # items of each kind, in the order of the file
 
 
-class Asked(NamedTuple):
-    """An item's problem, as the path reads it."""
-
-    pattern: Pattern
-    operands: tuple[str, ...]
-    text: str
-
-
-def problem(item: dict[str, Any]) -> Asked | None:
-    """The problem of an item, if the path has a form for it."""
+def problem(item: dict[str, Any]) -> str | None:
+    """The problem of an item, as `123+989=`, if the path has a form for it."""
     found = ASKED.search(item["question"])
-    if found is None or (found[2] == "and" and "maximal" not in item["question"]):
-        return None
-    text = f"{found[1]}{SIGNS.get(found[2], found[2])}{found[3]}="
-    spans = [span for span in spans_in(text, PATTERNS) if span.finished and span.end == len(text)]
-    return Asked(spans[0].pattern, spans[0].operands, text) if spans else None
+    text = f"{found[1]}{SIGNS.get(found[2], found[2])}{found[3]}=" if found else ""
+    return text if any(span.finished and span.end == len(text) for span in spans_in(text, PATTERNS)) else None
 
 
 def kind(item: dict[str, Any]) -> str:
@@ -65,28 +54,17 @@ def numbers(text: str) -> list[str]:
     return re.findall(r"\d+", re.sub(r"(?<=\d),(?=\d{3})", "", text))
 
 
-def is_right(item: dict[str, Any], asked: Asked, said: str) -> bool:
-    """Whether what stands behind the problem's `=` is right; that of a comparison says which number is larger."""
-    first = [*numbers(said), ""][0]
-    if asked.pattern.task.name == "comparison":  # 0: equal, 1: smaller, 2: larger
-        first = asked.operands[first == "1"] if first in ("0", "1", "2") else ""
-    return first == item["answer"]
-
-
 def measured(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """How many items of each kind are right: alone, with their answer begun, and with the path."""
     model, tokenizer = load()
     calculator, rows = Calculator(trained_path(model, tokenizer), tokenizer), dict[str, Counter[str]]()
     for item in tqdm([*chosen(items)]):
-        asked, row = problem(item), rows.setdefault(kind(item), Counter())
-        assert asked is not None  # those are chosen for which there is one
-        most, question = len(item["answer"]) + 3, item["question"]
-        free = numbers(reply(model, tokenizer, chat(tokenizer, question), 3 * most + 20, None))
-        compared = asked.pattern.task.name == "comparison"
-        row["alone"] += free[:1] == [item["answer"]] if compared else item["answer"] in free
+        row, right = rows.setdefault(kind(item), Counter()), item["answer"]
+        question, begun = (chat(tokenizer, item["question"], text) for text in ("", problem(item) or ""))
+        most = len(right) + 3
+        row["alone"] += right in numbers(reply(model, tokenizer, question, 3 * most + 20, None))
         for name, own in (("begun", None), ("path", calculator)):
-            said = reply(model, tokenizer, chat(tokenizer, question, asked.text), most, own)
-            row[name] += is_right(item, asked, said)
+            row[name] += numbers(reply(model, tokenizer, begun, most, own))[:1] == [right]
         row["asked"] += 1
     every = Counter(kind(item) for item in items)
     return [{"kind": name, "items": every[name], **row} for name, row in rows.items()]
@@ -98,9 +76,9 @@ def table(rows: list[dict[str, Any]]) -> str:
     source = frame.kind.map(lambda name: "BIG-bench" if "_digit_" in name else "NUPA")
     operation = frame.kind.str.replace(r"^\d_digit_|_Integer.*$", "", regex=True).str.replace("_", " ")
     sums = frame.drop(columns="kind").groupby([source.rename("source"), operation.rename("items of")], sort=False).sum()
-    shown = pd.DataFrame({"in all": sums["items"], "asked": sums.asked, "as it is written": sums.alone})
-    shown["answer begun"] = sums.begun.astype(str).mask(sums.index.get_level_values(1).str.contains("max"), "–")
-    return str(shown.assign(**{"with the path": sums.path}).reset_index().to_markdown(index=False))
+    names = {"items": "in all", "alone": "as it is written", "begun": "answer begun", "path": "with the path"}
+    columns = ["items", "asked", "alone", "begun", "path"]
+    return str(sums[columns].rename(columns=names).reset_index().to_markdown(index=False))
 
 
 if __name__ == "__main__":
