@@ -147,7 +147,7 @@ def of_table(rule: Rule, cells: np.ndarray) -> str:
 def side_by_side(rule: Rule, first: Sequence[str], second: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table as people write it: the first operand, and the rows below it, each behind a symbol of the second."""
     size = max(len(name) for row in rows for name in (*row, ""))
-    sign = rule.sign.replace("*", "x ") if rule.notation == "number" else ""
+    sign = rule.sign.replace("*", "x") + " " if rule.notation == "number" else ""
     head = [*first, *[""] * (len(rows[0]) - len(first))]
     texts = [" ".join(f"{name:>{size}}" for name in from_left(rule, 0, row)) for row in (head, *rows)]
     starts = (f"{sign}{symbol} | " for symbol in second)
