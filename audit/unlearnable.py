@@ -42,7 +42,7 @@ def attended(keys: Sights, bias: Bias, layout: Layout, name: Attention, layer: i
     opened = torch.zeros(1, layout.target_length, key_count(layout, name)) if dense is None else dense
     matrix = opened.movedim(0, -1).numpy()  # (query, key, head)
     top = matrix.max(1, keepdims=True)
-    matrix = matrix - np.where(np.isfinite(top), top, 0)
+    matrix = matrix - np.where(np.isfinite(top), top, 0) + 0.0  # whose zeros all have one sign, and the same bits
     by_head = np.arange(1, heads + 1, dtype=np.uint64) << np.uint64(32)  # beside the 32 bits of a number
     codes = mixed(matrix.view(np.uint32) + by_head[: matrix.shape[-1]]).sum(-1)
     sees, keys = np.any(matrix > -np.inf, axis=-1), mixed(keys)

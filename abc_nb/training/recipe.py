@@ -95,12 +95,10 @@ class OneCycle:
     betas: tuple[float, float] = (0.9, 0.999)  # the first one goes from 0.95 to 0.85 and back
     weight_decay: float = 0.01
     clip: float = math.inf
-    fused: bool | None = None  # None: as PyTorch chooses
     validate_every: int = 1  # the history has the loss of every step
 
     def optimizers(self, model: nn.Module) -> list[Optimizer]:
-        decay, betas = self.weight_decay, self.betas
-        return [AdamW(model.parameters(), self.rate, betas, weight_decay=decay, fused=self.fused)]
+        return [AdamW(model.parameters(), self.rate, self.betas, weight_decay=self.weight_decay)]
 
     def end(self, history: Sequence[Validation]) -> int:
         return self.steps

@@ -40,13 +40,14 @@ def kind(item: dict[str, Any]) -> str:
     return str(item.get("category") or item["id"].rpartition("-")[0])
 
 
-def chosen(items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The first items of each kind for which the path has a form."""
+def chosen(items: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+    """The first items of each kind for which the path has a form, with their problems."""
     count = Counter[str]()
     for item in items:
-        if count[kind(item)] < OF_EACH and problem(item) is not None:
+        text = problem(item) if count[kind(item)] < OF_EACH else None
+        if text is not None:
             count[kind(item)] += 1
-            yield item
+            yield item, text
 
 
 def numbers(text: str) -> list[str]:
@@ -58,13 +59,12 @@ def measured(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """How many items of each kind are right: alone, with their answer begun, and with the path."""
     model, tokenizer = load()
     calculator, rows = Calculator(trained_path(model, tokenizer), tokenizer), dict[str, Counter[str]]()
-    for item in tqdm([*chosen(items)]):
+    for item, text in tqdm([*chosen(items)]):
         row, right = rows.setdefault(kind(item), Counter()), item["answer"]
-        question, begun = (chat(tokenizer, item["question"], text) for text in ("", problem(item) or ""))
-        most = len(right) + 3
+        question, most = chat(tokenizer, item["question"]), len(right) + 3
         row["alone"] += right in numbers(reply(model, tokenizer, question, 3 * most + 20, None))
         for name, own in (("begun", None), ("path", calculator)):
-            row[name] += numbers(reply(model, tokenizer, begun, most, own))[:1] == [right]
+            row[name] += numbers(reply(model, tokenizer, question + text, most, own))[:1] == [right]
         row["asked"] += 1
     every = Counter(kind(item) for item in items)
     return [{"kind": name, "items": every[name], **row} for name, row in rows.items()]
