@@ -26,7 +26,7 @@ _NAMES = {
     "training.evaluation": "evaluate greedy",
     "specs.spec": "spec",
     "common.errors": "InputError",
-    **{f"show.explorers.{name}": f"explore_{name}" for name in ("attention", "window", "calibration", "painting")},
+    **{f"show.explorers.{name}": f"explore_{name}" for name in ("attention", "calibration", "painting")},
 }
 _HOME = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
 __all__ = [*_HOME]

@@ -81,6 +81,11 @@ PERIODS = {  # other periods with the whole training, on the tasks where a quart
     f"window-both-t{t}": scaffold(f"Window, both sides, T={t}", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
 }
+WINDOWS = {  # other windows with the whole training, to one side; w = 1 is `window-cyclic`
+    f"window-w{w}-t{t}": scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, tested="few")
+    for w in (2, 3)
+    for t in (3, 5)
+}
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {  # of w = 1 with all periods, and of T = 3 and none with all windows
     (w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T if w == W or t in (PERIOD, None)
@@ -228,7 +233,8 @@ SPARSE = {  # lines that determine the answer, where those that keep the plain m
 }
 SPARSE |= all_practised(SPARSE)
 MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | ENCODED | PERIODS | SIZED | FACTORED | WIDER | MODERN
-MODELS |= WIDENED | PLACED | DECODER_ONLY | SMALLEST | FORMATS | SPARSE | PAIR | PADDED_PAIR | PRACTISED_PAIR | GRID
+MODELS |= WIDENED | PLACED | DECODER_ONLY | SMALLEST | FORMATS | SPARSE | PAIR | PADDED_PAIR | PRACTISED_PAIR
+MODELS |= WINDOWS | GRID
 MODELS["window-cyclic-practised"] = practised("window-cyclic", CYCLIC)
 MODELS = {name: model for name, model in (MODELS | before_practice(MODELS)).items() if name not in course.MODELS}
 # Of tasks whose output is a table. With 200 starts, as elsewhere, a thousand steps do not train the vectors: validation

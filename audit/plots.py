@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from abc_nb.analysis.statistics import ends
+from abc_nb.analysis.statistics import ends, percent
 from abc_nb.problems.tasks import Task, single
-from abc_nb.show.maps import percent_map
 from abc_nb.show.pictures import CLOSED_COLOR, COLORS, STYLE, WIDTH, heat_map, new_figure, with_tokens
 from abc_nb.show.plots import colors_of, curves, length_axis
 from abc_nb.show.titles import length_unit, named, of_model, of_task
@@ -116,6 +116,15 @@ def grid(rows: pd.DataFrame) -> Figure:
         panel.set(xlabel="period T", ylabel="window w")
         panel.label_outer(remove_inner_ticks=False)
     return figure
+
+
+def percent_map(panel: Axes, table: pd.DataFrame, title: str) -> None:
+    """Percentages as a heat map with the numbers in its cells; empty cells have the panel's colour."""
+    look = {"annot": table.map(lambda value: percent(value, 0)), "fmt": "", "annot_kws": {"size": 7}, "cbar": False}
+    sns.heatmap(table, ax=panel, cmap="cividis", vmin=0, vmax=100, **look)
+    panel.tick_params(length=0, labelsize=7, labelrotation=0)
+    panel.set_title(title)
+    panel.grid(False)
 
 
 @rc_context(STYLE)

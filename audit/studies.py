@@ -65,7 +65,7 @@ STUDIES = {
     "paper size and batch": Study(ABLATED, tuple(models.PAPER_BATCH), profiles=("quick",)),
     "grid": Study(ARITHMETIC, tuple(models.GRID)),
     "periods": Study(BINARY, tuple(models.PERIODS)),
-    "windows": Study(("successor", "addition"), tuple(course.WINDOWS)),
+    "windows": Study(("successor", "addition"), tuple(models.WINDOWS)),
     "rope sizes": Study(("addition",), ("rope-64", "rope-128", "rope-512"), corner=1),
     "methods": Study(ARITHMETIC, models.METHODS),
     "places": Study(BINARY, (*models.PLACED, "coupling", "abs")),

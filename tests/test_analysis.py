@@ -13,9 +13,8 @@ import torch
 from helpers import SAMPLER, TINY, build, integers
 
 import abc_nb
-from abc_nb.analysis import products, wiring
+from abc_nb.analysis import wiring
 from abc_nb.analysis.contexts import contexts_met
-from abc_nb.analysis.language import compared
 from abc_nb.analysis.results import Results
 from abc_nb.api import load
 from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, Causal
@@ -26,12 +25,12 @@ from abc_nb.problems.drawing import training_operands
 from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import NUMBERS, Task
-from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import record
 from audit import connections
 from audit.connections import abc_index, adapted_in_one, logit_change
+from audit.language import compared
 
 
 @pytest.mark.parametrize("name", ["addition-abc", "successor-abc"])
@@ -44,17 +43,6 @@ def test_contexts_that_a_problem_meets_hold_its_digits(name: str) -> None:
     for letter, number in zip("ab", numbers, strict=False):
         assert list(shown[letter])[: len(str(number))] == list(str(number)[::-1])
     assert list(shown["y-1"][1:]) == list(shown.writes[:-1])
-
-
-def test_a_shipped_model_multiplies_long_thin_products_and_one_made_wrong_does_not(tmp_path: Path) -> None:
-    run = abc_nb.load("n-by-n-abs-unpractised")
-    found, state = products.of_sizes(run, [(3, 40), (40, 3)], 3), run.state()
-    assert found.values.tolist() == [["3 x 40", 160, 3, 3], ["40 x 3", 123, 3, 3]]
-    state["head.weight"] = torch.zeros_like(state["head.weight"])
-    record = dict(run.record) | {"facts": run.facts | {"weights": store.checksum(state)}}
-    store.keep(record, state, tmp_path)
-    wrong = replace(run, record=record, weights=tmp_path / store.WEIGHTS, prefix="")
-    assert products.of_sizes(wrong, [(3, 4)], 5).right.tolist() == [0]
 
 
 @pytest.mark.parametrize("base", range(2, 17))

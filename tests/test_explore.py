@@ -8,18 +8,14 @@ from matplotlib.figure import Figure
 from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import cells_of
-from abc_nb.bias.window import Window
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.common.errors import InputError
-from abc_nb.model.positions import Sinusoidal
-from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.show import pictures
 from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import calibration as calibrating
-from abc_nb.show.explorers import window
-from abc_nb.specs.spec import calibrated, spec
+from abc_nb.specs.spec import calibrated
 from abc_nb.training.evaluation import answers
 
 
@@ -82,38 +78,6 @@ def test_a_map_hides_later_steps_and_marks_wrong_tokens(study: AttentionStudy, f
     labels = figure.axes[0].get_yticklabels()
     assert [label.get_text() for label in labels] == said[:step] + ["·"] * (len(said) - step)
     assert [label.get_fontweight() != "bold" for label in labels[:step]] == decoded.right[:step]
-
-
-@pytest.mark.parametrize("task", ["addition", "parity"])
-@pytest.mark.parametrize("w", [None, 0, 1, 3])
-def test_open_keys_are_those_of_the_dense_mask(task: str, w: int | None) -> None:
-    layout = Task(task).layout(Task(task).width(4, "tight"), "aligned")
-    for name, opened in window.masks_of(task, w, 4).items():
-        expected = np.tril(np.ones(opened.shape, bool)) if name == "self" else np.ones(opened.shape, bool)
-        if w is not None:
-            dense = Window(w).dense(layout, name, 0, 1)
-            assert dense is not None
-            expected = dense[0].isfinite().numpy()
-        np.testing.assert_array_equal(opened, expected)
-
-
-def test_measured_accuracy_is_shown_and_what_is_missing_says_what_to_run(figure: Figure) -> None:
-    """What was trained has the window and the period that are shown."""
-    found = window.measured("addition", 0)
-    layout = Task("addition").layout(Task("addition").width(5, "tight"), "aligned")
-    for (w, t), name in window.TRAINED.items():
-        own = spec(f"addition-{name}")
-        assert own.model.position == Sinusoidal(window.T[t])
-        masks = window.masks_of("addition", window.W[w], 5).items()
-        assert all(np.array_equal(own.model.bias.opened(layout, which, 0)[0], opened) for which, opened in masks)
-        tests = store.find(own, 0).evaluation().set_index("length").accuracy  # type: ignore[union-attr]
-        assert f"{100 * tests[60]:.1f}% at 60 digits." in window.sentence("addition", found, w, t)
-    assert window.sentence("addition", found, "0", "2") == "w=0, T=2 is no experiment"
-    assert window.sentence("parity", found[:0], "1", "3", 9).endswith(
-        "run `abc-nb train parity-window-cyclic --seed 9`"
-    )
-    window.draw_accuracies(figure, found[found.w == "1"], "1", "none")
-    assert [text.get_text() for text in figure.axes[-1].texts] == ["0", "100"]
 
 
 def test_the_bench_reads_the_lines_that_calibration_reads(bench: calibrating.Bench) -> None:

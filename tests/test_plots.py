@@ -87,12 +87,6 @@ def test_examples_have_the_right_answers_and_tokens() -> None:
     assert tokens["target"] == " ".join("$1780&")
 
 
-def test_shares_of_training_lengths_add_up() -> None:
-    lengths = dataset.training_lengths(seed=0)
-    np.testing.assert_allclose(lengths[["training", "validation"]].sum(), 1)
-    assert lengths.set_index("digits").training[7] == pytest.approx((2**20 + 1 - 10**6) / (2**20 + 1), abs=0.002)
-
-
 def test_a_small_matrix_is_text_with_tokens_and_dots_where_it_is_closed() -> None:
     lines = dataset.with_tokens(torch.tensor([[0.0, -torch.inf], [1.5, 2.0]]), "ab", "+&").splitlines()
     assert [line.split() for line in lines] == [["+", "&"], ["a", "0", "·"], ["b", "1.5", "2"]]

@@ -15,10 +15,10 @@ from helpers import rows
 from abc_nb.analysis.statistics import percent
 from abc_nb.common.errors import InputError
 from abc_nb.runs import store
-from abc_nb.show import maps, pictures, tables
+from abc_nb.show import pictures, tables
 from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import wilson
-from audit import frames, statistics
+from audit import frames, plots, statistics
 from audit import tables as beside
 from audit.results import Results
 
@@ -101,7 +101,7 @@ def test_median_worst_and_best_over_seeds_are_those_of_numpy() -> None:
 def test_a_percentage_is_not_rounded_to_all_or_nothing(value: float, text: str, short: str) -> None:
     assert (percent(value), percent(value, 0)) == (text, short)
     panel = pictures.new_figure(1)[1][0]
-    maps.percent_map(panel, pd.DataFrame([[value]]), "")
+    plots.percent_map(panel, pd.DataFrame([[value]]), "")
     assert [each.get_text() for each in panel.texts] == [short]
 
 

@@ -63,7 +63,6 @@ def changed(explorer: Explorer, **values: Any) -> tuple[bool, bool]:
         ("attention", "addition-abc", {"profile": "smoke"}, "run `abc-nb train addition-abc --profile smoke` first"),
         ("calibration", "addition-abc", {"profile": "smoke"}, "is not trained yet"),
         ("calibration", "addition-nope", {"profile": "smoke"}, "name a plain model such as addition"),
-        ("window", "division", {}, "choose one of successor, addition, n-by-1, parity"),
     ],
 )
 def test_what_cannot_be_shown_is_a_sentence(
@@ -91,14 +90,6 @@ def test_step_head_and_attention_show_another_map(attention: Explorer) -> None:
     assert changed(attention, step=2) == (True, True) and "Step 2 writes" in attention.text.value
     assert changed(attention, head=3 - attention.controls["head"].value) == (True, True)
     assert changed(attention, attention="self") == (True, True)
-
-
-def test_window_period_and_length_change_the_mask_and_its_keys(folders: Folders) -> None:
-    bench = built(abc_nb.explore_window("parity"))
-    assert "run `abc-nb train parity-window-cyclic`" in bench.text.value
-    for values in ({"w": "0"}, {"t": "none"}):
-        assert changed(bench, **values) == (True, True)
-    assert changed(bench, length=9) == (False, True)
 
 
 def test_a_threshold_changes_lines_and_a_length_the_bias(bench: Explorer) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from abc_nb.bias.base import CLOSED
 from abc_nb.problems.layouts import Arrangement
-from abc_nb.problems.sampling import Batch, Sampler, split_numbers
+from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.names import ARITHMETIC, LISTS
 
@@ -47,14 +47,6 @@ def tokens_of(task: Task, problem: str) -> dict[str, str]:
     natural, aligned = on_paper(task, problem, "natural"), on_paper(task, problem, "aligned")
     every = {"source, natural": natural.source, "source, aligned": aligned.source, "target": natural.target}
     return {name: " ".join(task.text(tokens[0].tolist())) for name, tokens in every.items()}
-
-
-def training_lengths(seed: int = 0) -> pd.DataFrame:
-    """Share of the training and validation numbers by their digits."""
-    pools = dict(zip(("training", "validation"), split_numbers(seed), strict=True))
-    lengths = {name: pd.Series(np.char.str_len(pool.astype(str))) for name, pool in pools.items()}
-    shares = pd.DataFrame({name: digits.value_counts(normalize=True) for name, digits in lengths.items()})
-    return shares.fillna(0).sort_index().rename_axis("digits").reset_index()
 
 
 def with_tokens(matrix: Tensor, rows: Sequence[str], columns: Sequence[str]) -> str:

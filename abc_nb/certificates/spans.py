@@ -23,24 +23,19 @@ from dataclasses import replace
 from itertools import pairwise, product
 from typing import Self
 
-import torch
-
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.spans import ITSELF
 from abc_nb.certificates.contexts import Context, Kind, Shape, Site, Wrong
 from abc_nb.certificates.counterexamples import MOST, Counterexample
 from abc_nb.certificates.places import PlaceContexts
 from abc_nb.certificates.reach import furthest
-from abc_nb.certificates.rounding import Rounding
-from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, Rotary
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.notation import from_left
-from abc_nb.problems.sampling import Batch
-from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern, tokens_of
+from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern
 from abc_nb.problems.tasks import Width
 from abc_nb.training.writer import Writer, text_bias
 
@@ -132,25 +127,3 @@ class SpanContexts(PlaceContexts):
 
 def lengths_of(width: Width) -> tuple[int, ...]:
     return width if isinstance(width, tuple) else (width,)
-
-
-@torch.inference_mode()
-def lead_at(model: Transformer, problem: str) -> tuple[float, float]:
-    """The lead of the next token of an answer that is right so far, as in `123+989=2`, and its bound on rounding.
-
-    The lead is the right logit minus the best other one, computed from the tokens of the context alone. In any text it
-    differs by no more than the bound, in the arithmetic of the model's weights. InputError for anything but a problem.
-    """
-    span = next(iter(text_bias(model).spans(problem)), None)
-    if span is None or (span.start, span.end) != (0, len(problem)) or not span.finished:
-        raise InputError(f"{problem!r} is no problem up to its '=' or a digit of its answer")
-    asked, written = problem[: span.equals], problem[span.equals + 1 :]
-    answer = span.pattern.answer(span.operands) + END
-    if not answer.startswith(written):
-        raise InputError(f"the answer of {problem!r} is not right so far: it is {answer}")
-    source, target = tokens_of(asked), tokens_of(EQUALS + answer)
-    batch = Batch(torch.tensor([source]), torch.tensor([target]), span.layout)
-    shape, block = SpanContexts.of(model, span.pattern).seen(batch, span.answer)
-    states = States(Rounding(model), shape.atoms).take(block.values)
-    lead, left = next(states.leads(shape.root, torch.from_numpy(block.right).to(states.device)))
-    return lead.item(), (lead - left).item()

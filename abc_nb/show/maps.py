@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import seaborn as sns
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -16,7 +15,6 @@ from matplotlib.patches import Rectangle
 from abc_nb.analysis.attention import HeadMap, needed
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
 from abc_nb.analysis.dataset import on_paper
-from abc_nb.analysis.statistics import percent
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
@@ -81,8 +79,9 @@ def windows(*wanted: Window) -> Figure:
         mask(axis, window.opened(layouts[kind], name, 0)[0].numpy())
         with_tokens(axis, ["$", *queries[:-1]] if name == "self" else keys, queries)
         what = "self-attention" if name == "self" else f"cross-attention, {kind}"
-        cross = {"none": "w=0", "one": f"w={window.w}, one side", "both": f"w={window.w}, both sides"}
-        opened = cross[window.sides] if name == "cross" and window.w else f"w={window.w}"
+        more = f"{window.w} more "
+        cross = {"none": "the place alone", "one": more + "to the right", "both": more + "on both sides"}
+        opened = cross[window.sides] if name == "cross" else "the last two tokens"
         axis.set(
             title=f"{what}\n{opened}",
             aspect="equal",
@@ -164,20 +163,13 @@ def trace(problem: str) -> Figure:
         axes.annotate("", end, start, arrowprops={**style, "connectionstyle": f"arc3,rad={bend}"})
     frame(axes, -2.02, -0.91, 0.84, 0.82)
     above, before = digits[0, 2], carries[1, 0]
-    said = f"The frame: {first[1]} · {second[1]} + {above} + carry {before} = {digits[1, 1]}, carry {carries[1, 1]}"
+    total = task.base * carries[1, 1] + digits[1, 1]
+    sum_ = f"{first[1]} · {second[1]} + {above} + {before} = {total}"  # the last one is the carry of the cell before
+    said = f"The frame: {sum_}, so the digit is {digits[1, 1]} and the carry {carries[1, 1]}"
     axes.text(-columns / 2, -rows + 0.35, said, ha="center", va="center", fontsize=10)
     axes.set(xlim=(-columns - rows + 0.6, 1.7), ylim=(-rows + 0.1, 1.5))
     axes.axis("off")
     return figure
-
-
-def percent_map(panel: Axes, table: pd.DataFrame, title: str) -> None:
-    """Percentages as a heat map with the numbers in its cells; empty cells have the panel's colour."""
-    look = {"annot": table.map(lambda value: percent(value, 0)), "fmt": "", "annot_kws": {"size": 7}, "cbar": False}
-    sns.heatmap(table, ax=panel, cmap="cividis", vmin=0, vmax=100, **look)
-    panel.tick_params(length=0, labelsize=7, labelrotation=0)
-    panel.set_title(title)
-    panel.grid(False)
 
 
 @rc_context(STYLE)

@@ -121,11 +121,6 @@ BASIC = {
 BY_PLACE = Model("RPE, by place", positions.Relative(), source_index="place", extends=True, tested="beyond")
 # Vanilla at three widths of its problems, as models under a window or lines have them.
 WIDENED = Model("Vanilla", positions.Sinusoidal(), extends=True, tested="beyond")
-WINDOWS = {  # other windows with the whole training, to one side; w = 1 is `window-cyclic`
-    f"window-w{w}-t{t}": scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, tested="few")
-    for w in (2, 3)
-    for t in (3, 5)
-}
 DECODER_ABC = decoder_only(ABC, source_index="right", parent="decoder-vanilla", tested="long")
 BY_HAND = scaffold(
     "One key per head", positions.NoPosition(), arrangement="natural", training=recipes.ANEW, tested="long"
@@ -152,7 +147,7 @@ PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
     "exact": practised("exact-unpractised", EXACT),
 }
 MODELS = BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE, "exact-unpractised": EXACT}
-MODELS |= WINDOWS | DECODER_ONLY | PRACTISED
+MODELS |= DECODER_ONLY | PRACTISED
 MODELS |= before_practice(MODELS)
 
 # ---- of tasks whose output is a table: fewer and smaller ones

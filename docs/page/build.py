@@ -1,7 +1,7 @@
 """Writes docs/index.html, one file without a network: template, style, scripts, and shipped weights in 8 bits.
 
-Beside it stand cone.png, a picture for the README, and scenes/, with pictures of what notebooks show in frames, for
-viewers that leave these empty.
+Beside it stand cone.gif, a moving picture for the README, and scenes/, with pictures of what notebooks show in frames,
+for viewers that leave these empty.
 
 python docs/page/build.py          writes the page
 python docs/page/build.py --train adder product
@@ -93,10 +93,17 @@ def drawn(page: Page, html: str) -> str:
 
 
 def photograph(browser: Browser, html: str, folder: Path) -> None:
-    """Pictures of the cone, and of each scene as a notebook's frame shows it."""
-    cone = browser.new_page(viewport={"width": 1100, "height": 900}, device_scale_factor=2)
+    """The cone as it moves, and a picture of each scene as a notebook's frame shows it."""
+    cone = browser.new_page(viewport={"width": 1100, "height": 900}, device_scale_factor=1.5)
     cone.set_content(html)
-    cone.locator("#cone-picture").screenshot(path=folder / "cone.png")
+    taken = list[Image.Image]()
+    for place in range(14):  # a sum of thirteen digits is written, from its units on
+        cone.evaluate("place => Cone.show(Cone.sum, place)", place)
+        taken.append(Image.open(io.BytesIO(cone.locator("#cone-picture").screenshot())).convert("RGB"))
+    colors = taken[len(taken) // 2].quantize(32)
+    first, *others = (picture.quantize(palette=colors, dither=Image.Dither.NONE) for picture in taken)
+    times = [900] * len(others) + [2500]  # milliseconds
+    first.save(folder / "cone.gif", save_all=True, append_images=others, duration=times, loop=0)
     (folder / "scenes").mkdir(exist_ok=True)
     for name in SHOWN:
         page = browser.new_page(viewport={"width": 900, "height": 900})
