@@ -165,11 +165,11 @@ class TextPractice:
             yield loss_of_contexts(self.model, shape, self.some(shape, rng)) / SHAPES
 
     def shapes(self, rng: np.random.Generator) -> list[Shape]:
-        """Half of them from those with wrong contexts in the last look, if there are any; the rest from all.
+        """Half of them from those with wrong contexts in any look, if there are any; the rest from all.
 
-        Shapes of few contexts come up, too.
+        Shapes of few contexts come up, too. What was wrong in the last look alone would come at the cost of the others.
         """
-        shapes, wrong = [*self.every], [*self.trial.wrong]
+        shapes, wrong = [*self.every], [*self.trial.known]
         sizes, few = np.sqrt([len(every) for every in self.every.values()]), SHAPES // 2 if wrong else 0
         chosen = [wrong[number] for number in rng.integers(max(1, len(wrong)), size=few)]
         return chosen + [shapes[number] for number in rng.choice(len(shapes), SHAPES - few, p=sizes / sizes.sum())]
