@@ -208,13 +208,26 @@ def test_what_no_path_is_made_of_is_refused(depth: int, heads: int, form: str, m
         ("What is 98 plus 45?", "98+45="),
         ("like 123 . Multiply two numbers: 98 * 4", "98*4="),
         ("What is 12 times 34?", None),  # a factor of two digits
-        ("What is 649 minus 244?", None),
+        ("What is 649 minus 244?", "649-244="),
+        ("What is 244 minus 649?", None),
+        ("What is 35 divided by 7?", "35//7="),
+        ("What is 35 divided by 17?", None),
+        ("Get the maximal number: 98 and 45", "98?45="),
+        ("return the larger digit at each place: 98 and 45", None),
         ("like 10.4 . Add two numbers: 61197424.22 + 825", None),
         ("like 10.4 . Add two numbers: 825 + 61197424.22", None),
     ],
 )
 def test_an_items_problem_is_read_if_the_path_has_a_form_for_it(question: str, text: str | None) -> None:
     assert public.problem({"question": question}) == text
+
+
+@pytest.mark.parametrize(
+    ("said", "number"), [("1", "45"), ("2", "98"), (" 0 is it", "98"), ("45", "45"), ("none", None)]
+)
+def test_an_answer_to_a_comparison_is_a_number_of_the_two(said: str, number: str | None) -> None:
+    assert public.meant("98?45=", said) == ([] if number is None else [number])
+    assert public.meant("44+1=", said) == ([] if number is None else public.numbers(said))
 
 
 def test_the_page_of_smollm2_has_the_measured_tables() -> None:

@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 
 from abc_nb.bias.base import CLOSED
 from abc_nb.certificates.contexts import Block, Shape
-from abc_nb.certificates.practice import Practised, until_certified
+from abc_nb.certificates.practice import QUICK, Practised, until_certified
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.hf.contexts import Answers, Attending, Contexts, joined
 from abc_nb.language.mixture import draw
@@ -90,22 +90,25 @@ def train_until_certified(
     """Train on contexts alone; round the weights to 8 bits, look at every context, and practise wrong or narrow ones.
 
     `model` is one of `transformers` under a bias of text, or a path. A step has at least `batch` contexts of random
-    problems. A round of practice has a third of the steps and a fifth of the learning rate, and there are at most so
-    many `rounds`.
+    problems. A round of practice has a third of the steps, and there are at most so many `rounds`. After the first ones
+    the learning rate is a fifth.
     """
     answers = model if isinstance(model, Answers) else Attending(model)
     trial, recipe = AllAnswers(answers), OneCycle(steps, batch, rate, BETAS, weight_decay=0.0, clip=1.0)
     progress = fit(answers, trial.losses(seed), recipe, seed, report=report)
-    slower = replace(recipe, steps=steps // 3, rate=rate / 5)
 
     def fit_round(progress: Progress) -> None:
-        fit(answers, trial.losses(seed), slower, seed, progress=progress, report=report)
+        again = replace(recipe, steps=steps // 3, rate=rate if progress.round <= QUICK else rate / 5)
+        fit(answers, trial.losses(seed), again, seed, progress=progress, report=report)
 
     return until_certified(answers, trial, fit_round, rounds, progress, report)
 
 
 class AllAnswers:
-    """All contexts of a model's answers, and in how many looks each was wrong or narrow."""
+    """All contexts of a model's answers, and how poor each is: how often, and how lately, it was wrong or narrow.
+
+    A look adds 1, and counts twice as much as the one before it. Before the first look all are alike.
+    """
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
@@ -114,14 +117,15 @@ class AllAnswers:
             [(shape, block) for shape in known.shapes for block in known.blocks(shape)] for known in self.patterns
         ]
         self.every = joined([answers.contexts_of(*block) for blocks in self.blocks for block in blocks])
-        self.poor = torch.zeros_like(self.every.right)
+        self.poor = torch.full((len(self.every.right),), 1e-3, dtype=torch.float64)
 
     def leads(self, rows: Tensor) -> Tensor:
         return leads(self.answers, self.every.part(rows))
 
     def look(self, enough: float, count: Callable[[int, int], None]) -> int:
         """As `certificates.practice.Trial` has it; contexts that were poor in any look are looked at first."""
-        wrong, tried, order = 0, 0, (self.poor == 0).int().argsort(stable=True)
+        wrong, tried, order = 0, 0, (-self.poor).argsort(stable=True)
+        self.poor /= 2
         with evaluating(self.answers):
             for rows in order.split(ROWS):
                 margins = self.leads(rows)
@@ -150,18 +154,15 @@ class AllAnswers:
         return tuple(found)
 
     def losses(self, seed: int) -> LossOfStep:
-        """The loss of contexts of random problems; every second step has as many poor ones beside them.
-
-        Those that were poor more often come more often.
-        """
+        """The loss of contexts of random problems; every second step has as many poor ones beside them."""
         vocabulary, tokens = self.answers.vocabulary, self.answers.tokens
-        again = torch.arange(len(self.poor)).repeat_interleave(self.poor).numpy()
+        likely = (self.poor / self.poor.sum()).numpy()
 
         def losses(step: int, rows: int) -> Iterator[Tensor]:
             rng = generator(seed, TRAIN, step)
             contexts = drawn(self.answers, rng, rows)
-            if len(again) and step % 2:
-                chosen = rng.choice(again, min(rows, len(again)), replace=False)
+            if step % 2:
+                chosen = rng.choice(len(likely), rows, p=likely)
                 contexts = joined([contexts, self.every.part(torch.from_numpy(chosen))])
             others = torch.from_numpy(rng.choice(vocabulary, min(OTHERS, vocabulary), replace=False)).to(tokens.device)
             some = torch.cat([tokens, others[~torch.isin(others, tokens)]])

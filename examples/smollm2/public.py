@@ -1,8 +1,9 @@
-"""The path on items that nobody here wrote: sums and products of whole numbers.
+"""The path on items that nobody here wrote: calculations with whole numbers.
 
 `python -m examples.smollm2.public FILE...` takes lists of items in JSON, each with a question and an answer, as those
 of BIG-bench and NUPA, and adds what came out to the results. An item is asked three times: as it is written; with an
-answer that begins with the problem, as `123+989=`; and so again, with the path.
+answer that begins with the problem, as `123+989=`; and so again, with the path. Where the larger of two numbers is
+asked for, the problem is `123?989=`, and its answers 0, 1 and 2 say that the first one is equal, smaller, or larger.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ from abc_nb.problems.spans import spans_in
 from examples.smollm2.path import Calculator
 from examples.smollm2.smollm2 import PATTERNS, RESULTS, chat, load, reply, shipped, trained_path
 
-SIGNS = {"plus": "+", "times": "*"}
-ASKED = re.compile(r"(?<![\d.])(\d+) (plus|times|\+|\*) (\d+)\??$")
+SIGNS = {"plus": "+", "minus": "-", "times": "*", "divided by": "//"}
+ASKED = re.compile(r"(?<![\d.])(\d+) (plus|minus|times|divided by|\+|-|\*|//) (\d+)\??$")
+LARGER = re.compile(r"Get the maximal number: (\d+) (and) (\d+)$")
 OF_EACH = 10  # items of each kind, in the order of the file
 
 
 def problem(item: dict[str, Any]) -> str | None:
     """The problem of an item, as `123+989=`, if the path has a form for it."""
-    found = ASKED.search(item["question"])
-    text = f"{found[1]}{SIGNS.get(found[2], found[2])}{found[3]}=" if found else ""
+    found = ASKED.search(item["question"]) or LARGER.search(item["question"])
+    signs = SIGNS | {"and": "?"}
+    text = f"{found[1]}{signs.get(found[2], found[2])}{found[3]}=" if found else ""
     return text if any(span.finished and span.end == len(text) for span in spans_in(text, PATTERNS)) else None
 
 
@@ -55,6 +58,13 @@ def numbers(text: str) -> list[str]:
     return re.findall(r"\d+", re.sub(r"(?<=\d),(?=\d{3})", "", text))
 
 
+def meant(text: str, said: str) -> list[str]:
+    """What a problem's answer says: the first number in it, or the one of two numbers that is larger by it."""
+    first, asks, second = text.removesuffix("=").partition("?")
+    larger = {"0": first, "1": second, "2": first} if asks else {}
+    return [larger.get(number, number) for number in numbers(said)[:1]]
+
+
 def measured(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """How many items of each kind are right: alone, with their answer begun, and with the path."""
     model, tokenizer = load()
@@ -64,7 +74,7 @@ def measured(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         question, most = chat(tokenizer, item["question"]), len(right) + 3
         row["alone"] += right in numbers(reply(model, tokenizer, question, 3 * most + 20, None))
         for name, own in (("begun", None), ("path", calculator)):
-            row[name] += numbers(reply(model, tokenizer, question + text, most, own))[:1] == [right]
+            row[name] += meant(text, reply(model, tokenizer, question + text, most, own)) == [right]
         row["asked"] += 1
     every = Counter(kind(item) for item in items)
     return [{"kind": name, "items": every[name], **row} for name, row in rows.items()]

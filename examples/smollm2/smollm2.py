@@ -28,6 +28,7 @@ from abc_nb.language.evaluation import test_operands
 from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
+from abc_nb.specs.language import OPERATIONS
 from abc_nb.training.evaluation import TEST_SEED
 from abc_nb.training.status import Status
 from examples.smollm2.path import Calculator, Path
@@ -35,8 +36,9 @@ from examples.smollm2.path import Calculator, Path
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-PATTERNS = (Pattern(Task("addition"), "{a}+{b}="), Pattern(Task("n-by-1"), "{a}*{d}="))
-DEPTH, STEPS = 2, 400  # layers of the path, and steps of its training before practice
+TASKS = ("addition", "n-by-1", "subtraction", "comparison", "division")
+PATTERNS = tuple(Pattern(Task(task), OPERATIONS[task]) for task in TASKS)
+DEPTH, STEPS = 2, 900  # layers of the path, and steps of its training before practice
 HERE = File(__file__).parent
 RESULTS, WEIGHTS = HERE / "results.json", HERE / "path.safetensors"
 TESTS = {3: 20, 6: 20, 60: 10, 1000: 1}  # problems of each form, by digits
@@ -72,7 +74,7 @@ def load() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 def new_path(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, patterns: Sequence[Pattern] = PATTERNS
 ) -> Path:
-    """An untrained path for problems of these patterns: sums and products with one digit, or others."""
+    """An untrained path for problems of these patterns, or of others."""
     return Path(model, tokenizer, SpanLines.one_key_per_head(patterns, model.config.num_attention_heads, DEPTH), DEPTH)
 
 
