@@ -10,14 +10,15 @@ No longer number is trained on, or looked at to decide anything. They are chosen
 validation can be among them. A wrong context of which no such problem is found, as any of a table, is practised by
 itself: the loss is taken of the logits that the model computes from the context, without a problem around it.
 
-Weights are rounded to 8 bits before each look, so that what is certified takes a quarter of the space; to 5 in a model
-without norms, so that its sums need not round.
+A look is at weights that are rounded to 8 bits, so that what is certified takes a quarter of the space; to 5 in a model
+without norms, so that its sums need not round. Practice changes the weights before rounding, by the gradients at the
+rounded ones: else small changes would be lost in each rounding, and the last wrong contexts would stay wrong.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -38,7 +39,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import is_below
 from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
 from abc_nb.training.evaluation import evaluating
-from abc_nb.training.fit import Progress, Report, fit
+from abc_nb.training.fit import LossOfStep, Progress, Report, fit
 from abc_nb.training.problems import Problems, loss_of, losses_in_parts, phases
 from abc_nb.training.recipe import TrainingConfig, Validation
 
@@ -106,14 +107,14 @@ def until_certified(
             report(progress)
 
     while True:
-        round_weights(model, largest)
-        wrong.append(trial.look(ENOUGH if wrong else math.inf, count))
-        ended = len(wrong) > rounds
-        if ended or not wrong[-1]:
-            certificates = trial.certificates()
-            if ended or all(certificate.certified for certificate in certificates):
-                progress.seconds = time.perf_counter() - start
-                return Practised(certificates, wrong, progress)
+        with rounded(model, largest):
+            wrong.append(trial.look(ENOUGH if wrong else math.inf, count))
+            ended = len(wrong) > rounds
+            certificates = trial.certificates() if ended or not wrong[-1] else ()
+        if ended or (certificates and all(certificate.certified for certificate in certificates)):
+            round_weights(model, largest)
+            progress.seconds = time.perf_counter() - start
+            return Practised(certificates, wrong, progress)
         progress.round, progress.tried, progress.seconds = len(wrong), progress.contexts, time.perf_counter() - start
         fit_round(progress)
 
@@ -240,20 +241,14 @@ def practise(
 
     largest = OF_FEW if model.config.norm == "none" else LARGEST
 
-    def as_rounded() -> AbstractContextManager[None]:
-        return rounded(model, largest) if largest < LARGEST else nullcontext()
-
-    def losses(step: int, rows: int) -> Iterator[Tensor]:
-        with as_rounded():
-            yield from practice.losses(step, rows)
-
     def validate() -> Validation:
-        with as_rounded():
+        with rounded(model, largest):
             return problems.validate()
 
     def fit_round(progress: Progress) -> None:
         practice.add(trial.poor)
         rates = recipe if progress.round <= QUICK else recipe.slower()
+        losses = as_rounded(model, practice.losses, largest)
         fit(model, losses, rates, seed, validate, progress=progress, report=report)
 
     round_weights(model, largest)
@@ -276,6 +271,16 @@ def rounded(model: nn.Module, largest: int) -> Iterator[None]:
         with torch.no_grad():
             for weights, before in zip(model.parameters(), known, strict=True):
                 weights.copy_(before)
+
+
+def as_rounded(model: nn.Module, losses: LossOfStep, largest: int = LARGEST) -> LossOfStep:
+    """The losses with rounded weights."""
+
+    def of_step(step: int, rows: int) -> Iterator[Tensor]:
+        with rounded(model, largest):
+            yield from losses(step, rows)
+
+    return of_step
 
 
 def first_row(problems: Problems) -> Validation:

@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 
 from abc_nb.bias.base import CLOSED
 from abc_nb.certificates.contexts import Block, Shape
-from abc_nb.certificates.practice import QUICK, Practised, until_certified
+from abc_nb.certificates.practice import QUICK, Practised, as_rounded, until_certified
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.hf.contexts import Answers, Attending, Contexts, joined
 from abc_nb.language.mixture import draw
@@ -99,7 +99,7 @@ def train_until_certified(
 
     def fit_round(progress: Progress) -> None:
         again = replace(recipe, steps=steps // 3, rate=rate if progress.round <= QUICK else rate / 5)
-        fit(answers, trial.losses(seed), again, seed, progress=progress, report=report)
+        fit(answers, as_rounded(answers, trial.losses(seed)), again, seed, progress=progress, report=report)
 
     return until_certified(answers, trial, fit_round, rounds, progress, report)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from abc_nb.certificates.contexts import Block, Shape
 from abc_nb.certificates.look import block_of
-from abc_nb.certificates.practice import AllContexts, Practised, loss_of_contexts, until_certified
+from abc_nb.certificates.practice import AllContexts, Practised, as_rounded, loss_of_contexts, until_certified
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture, TextBatch
@@ -145,7 +145,8 @@ def practise_at(
     practice = TextPractice(model, mixture, trial, seed)
 
     def fit_round(progress: Progress) -> None:
-        fit(model, practice.losses, recipe, seed, rows.validate, progress=progress, report=report)
+        losses = as_rounded(model, practice.losses)
+        fit(model, losses, recipe, seed, rows.validate, progress=progress, report=report)
 
     return until_certified(model, trial, fit_round, rounds, Progress(), report)
 
