@@ -1,4 +1,4 @@
-"""What several test files need: one thread, hypothesis without deadlines, temporary folders, tiny experiments."""
+"""What several test files need: one thread, hypothesis without timings, temporary folders, tiny experiments."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ import processes
 import pytest
 import torch
 from helpers import child_of, tiny_experiment
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import audit  # noqa: F401 (its models and tasks are known by name)
 from abc_nb.common import paths
@@ -20,7 +20,7 @@ from abc_nb.specs.spec import Spec, spec
 os.environ["PYTHONPATH"] = str(paths.ROOT)  # of kernels and commands: the audit and the examples are not installed
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of notebooks' kernels, since a worker runs on each core
 torch.set_num_threads(1)  # what the store trains with; bit-for-bit comparisons need a fixed count
-settings.register_profile("suite", deadline=None, max_examples=50)
+settings.register_profile("suite", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 LONGEST = ("notebooks", "slow")  # marks
 
