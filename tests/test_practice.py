@@ -120,6 +120,21 @@ def test_any_model_is_practised_in_rounds_and_proven_once_in_one_progress(rate: 
     assert states[0] == (0, 7) and {*states} >= {(number, 7 + 20 * number) for number in range(1, found.rounds + 1)}
 
 
+def test_small_changes_add_up_over_rounds_though_a_look_is_at_rounded_weights() -> None:
+    model = torch.nn.Linear(1, 1, bias=False)
+    model.weight.data.fill_(1.0)  # the next number of 8 bits is 1 + 2**-6
+
+    def certificates() -> tuple[Any, ...]:
+        return (SimpleNamespace(certified=True),)
+
+    def fit_round(progress: Progress) -> None:
+        model.weight.data += 2**-9
+
+    trial = SimpleNamespace(look=lambda enough, count: int(model.weight.item() == 1.0), certificates=certificates)
+    found = until_certified(model, trial, fit_round, 9, Progress())
+    assert found.wrong == [1, 1, 1, 1, 1, 0] and model.weight.item() == 1 + 2**-6
+
+
 def test_later_rounds_are_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     model, sampler = damaged()
     rates = list[float]()
