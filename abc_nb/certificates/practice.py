@@ -129,11 +129,10 @@ class AllContexts:
         self.model, self.contexts = model, contexts
         self.known: Known = {}  # in any look
         self.poor: Known = {}  # in the last one
-        self.wrong: dict[Shape, int] = {}  # how many are wrong, of each shape, as far as the last look came
 
     def look(self, enough: float, count: Callable[[int, int], None]) -> int:
-        tried, total = 0, sum(sum(kind.counts.values()) for kind in self.contexts)
-        self.poor, self.wrong = {}, {}
+        wrong, tried, total = 0, 0, sum(sum(kind.counts.values()) for kind in self.contexts)
+        self.poor = {}
 
         def add(contexts: int) -> None:
             nonlocal tried
@@ -143,11 +142,11 @@ class AllContexts:
         for kind in self.contexts:
             first = {shape: self.known[shape] for shape in kind.shapes if shape in self.known}
             look = wrong_contexts(self.model, kind, first, enough, add)
-            self.wrong |= look.wrong
+            wrong += sum(look.wrong.values())
             self.poor |= look.poor
         for shape, poor in self.poor.items():
             self.known.setdefault(shape, {}).update(poor)
-        return sum(self.wrong.values())
+        return wrong
 
     def certificates(self) -> tuple[Certificate, ...]:
         return tuple(certify_contexts(self.model, kind) for kind in self.contexts)

@@ -24,7 +24,7 @@ from abc_nb.problems.spans import spans_in
 from examples.smollm2.path import Calculator
 from examples.smollm2.smollm2 import PATTERNS, RESULTS, chat, load, reply, shipped, trained_path
 
-SIGNS = {"plus": "+", "minus": "-", "times": "*", "divided by": "//"}
+SIGNS = {"plus": "+", "minus": "-", "times": "*", "divided by": "//", "and": "?"}
 ASKED = re.compile(r"(?<![\d.])(\d+) (plus|minus|times|divided by|\+|-|\*|//) (\d+)\??$")
 LARGER = re.compile(r"Get the maximal number: (\d+) (and) (\d+)$")
 OF_EACH = 10  # items of each kind, in the order of the file
@@ -33,8 +33,7 @@ OF_EACH = 10  # items of each kind, in the order of the file
 def problem(item: dict[str, Any]) -> str | None:
     """The problem of an item, as `123+989=`, if the path has a form for it."""
     found = ASKED.search(item["question"]) or LARGER.search(item["question"])
-    signs = SIGNS | {"and": "?"}
-    text = f"{found[1]}{signs.get(found[2], found[2])}{found[3]}=" if found else ""
+    text = f"{found[1]}{SIGNS.get(found[2], found[2])}{found[3]}=" if found else ""
     return text if any(span.finished and span.end == len(text) for span in spans_in(text, PATTERNS)) else None
 
 
