@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from abc_nb.analysis import statistics
-from abc_nb.show import maps, titles
+from abc_nb.show import titles
 from audit import DATA
 from audit.measures import frame, measured
 from audit.models import PAPER_BATCH
@@ -160,7 +160,7 @@ class Part:
         if self.runs.empty:
             return ""
         counts = sorted(set(self.runs.groupby(RUN[:-1], dropna=False).size()))
-        return f"{statistics.ends(counts)}: {maps.in_words(sorted(set(self.runs.seed)))}"
+        return f"{statistics.ends(counts)}: {titles.in_words(sorted(set(self.runs.seed)))}"
 
     def __getitem__(self, column: str) -> Values:
         runs = self.runs[self.runs.among]

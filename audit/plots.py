@@ -12,13 +12,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from abc_nb.analysis.calibration_study import CalibrationStudy, letters
 from abc_nb.analysis.statistics import ends, percent
 from abc_nb.problems.tasks import Task, single
-from abc_nb.show.pictures import CLOSED_COLOR, COLORS, STYLE, WIDTH, heat_map, new_figure, with_tokens
+from abc_nb.show.cells import followed
+from abc_nb.show.pictures import CLOSED_COLOR, COLORS, STYLE, WIDTH, heat_map, new_figure, outline, with_tokens
 from abc_nb.show.plots import colors_of, curves, length_axis
 from abc_nb.show.titles import length_unit, named, of_model, of_task
 from abc_nb.specs.names import ARITHMETIC
 
+PAGE = 7.2  # inches: heads side by side
 USUAL = [of_task(task) for task in ARITHMETIC]  # the order of colours
 
 
@@ -160,4 +163,26 @@ def index_matrices(matrices: dict[str, np.ndarray]) -> Figure:
         panel.tick_params(length=0, labelsize=8, labelrotation=0)
         panel.grid(False)
     panels[0].set_ylabel("query")
+    return figure
+
+
+@rc_context(STYLE)
+def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
+    """The last layer's averaged cross-attention by head, up to `rows` outputs; kept lines framed, their share."""
+    opened = study.opened("cross", study.last)[:, :rows]
+    averaged = study.averages["cross", study.last].numpy()[:, :rows]
+    count, height, width = averaged.shape
+    keys, queries = letters(study.layout)
+    across = min(count, int(PAGE / (0.16 * width + 0.1)) or 1)
+    size = (0.16 * width + 0.1 + 0.8 / across, 0.16 * height + 0.55)
+    figure, axes = new_figure(count, across, size, sharex=True, sharey=True)
+    for head, (axis, matrix, cells) in enumerate(zip(axes, averaged, opened, strict=True)):
+        image = heat_map(axis, matrix, aspect="equal", vmin=0, vmax=1)
+        share = (matrix * cells).sum() / matrix.sum()
+        axis.set_title(f"head {head + 1}: {share:.0%} framed\n{followed(study.bias, study.last, [head])}", fontsize=8)
+        with_tokens(axis, keys, queries[:rows], size=7.5)
+        outline(axis, cells)
+    figure.supxlabel("token of the problem", fontsize=9)
+    figure.supylabel("output token", fontsize=9)
+    figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure

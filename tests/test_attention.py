@@ -10,7 +10,7 @@ from abc_nb.problems.layouts import SOS
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.runs.store import Run
-from abc_nb.show import maps
+from abc_nb.show import plots
 from abc_nb.training.evaluation import greedy, record
 from audit.measures import weakest_operand
 
@@ -66,7 +66,7 @@ def test_of_two_operands_the_one_that_is_looked_at_less_decides() -> None:
 def test_a_heat_map_shows_the_weights_to_the_end_of_the_answer_and_marks_wrong_tokens() -> None:
     weights, needed = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]]), np.eye(3, 2, dtype=bool)
     head = attention.HeadMap("title", weights, ["$", "3"], ["1", "&", "&"], [True, False, True], needed)
-    axis = maps.attention_maps([head]).axes[0]
+    axis = plots.attention_maps([head]).axes[0]
     np.testing.assert_array_equal(np.asarray(axis.images[0].get_array()), weights[:2])
     assert [label.get_text() for label in axis.get_xticklabels()] == ["$", "3"]
     assert [label.get_color() == "tab:red" for label in axis.get_yticklabels()] == [False, True]

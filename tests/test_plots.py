@@ -8,11 +8,15 @@ import pandas as pd
 import pytest
 import torch
 from helpers import rows
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.patches import FancyBboxPatch, PathPatch
 
 from abc_nb.analysis import dataset
 from abc_nb.bias.lines import Line, Lines
+from abc_nb.bias.window import Window
 from abc_nb.problems.tasks import Task
-from abc_nb.show import maps, pictures
+from abc_nb.show import board, cells, pictures
 from audit import frames, plots
 
 
@@ -49,18 +53,48 @@ def test_a_line_is_numbered_by_the_column_at_which_it_meets_the_first_row() -> N
         assert bars == pytest.approx({line: np.mean(values) for line, values in lines.items()})
 
 
-def test_heads_that_see_the_same_share_a_panel_and_panels_at_the_edges_have_tokens() -> None:
+def lit(panel: Axes) -> list[str]:
+    """The tokens of the cells that are lit, from left to right and from the top."""
+    boxes = [box.get_bbox() for box in panel.patches if isinstance(box, FancyBboxPatch)]
+    looks = [to_hex(box.get_facecolor()) for box in panel.patches if isinstance(box, FancyBboxPatch)]
+    inside = [box for box, look in zip(boxes, looks, strict=True) if look == board.LOOKS["lit"][0]]
+    places = sorted((round(-box.y0 - 0.43, 2), round(box.x0 + 0.43, 2)) for box in inside)
+    tokens = {tuple(np.round(text.get_position(), 2)): text.get_text() for text in panel.texts}
+    return [tokens[x, -y] for y, x in places]
+
+
+def test_heads_that_see_the_same_share_a_line_and_what_they_see_is_lit() -> None:
     task = Task("addition")
     batch = dataset.on_paper(task, "31415926+27182818", "natural")
     directions = {"+": "vertical", "&": "vertical", "operand 1": "antidiagonal", "$": "vertical"}
     followed = ["+", "&", "operand 1", "$", "&"]
     lines = [Line("cross", 0, head, directions[span], span, 0, 0.0) for head, span in enumerate(followed)]  # type: ignore[arg-type]
-    panels = maps.biases(Lines(5, tuple(lines)), 0, task, batch).axes
-    assert [panel.get_title() for panel in panels] == ["head 1: +", "heads 2, 5: &", "head 3: digits of a", "head 4: $"]
-    drawn = np.asarray(panels[0].collections[0].get_array()).reshape(batch.layout.target_length, -1)
-    assert drawn.tolist() == [[token == "+" for token in task.text(batch.source[0].tolist())]] * len(drawn)
-    assert [panel.xaxis.get_tick_params()["labelbottom"] for panel in panels] == [False, True, True, True]
-    assert [panel.yaxis.get_tick_params()["labelleft"] for panel in panels] == [True, False, False, True]
+    figure = cells.heads(Lines(5, tuple(lines)), 0, task, batch, (1, 6))
+    (legend,) = figure.legends
+    said = [text.get_text() for text in legend.get_texts()]
+    assert said == ["head 1: +", "heads 2, 5: &", "head 3: digits of a", "head 4: $"]
+    assert [lit(panel) for panel in figure.axes] == [["$", "2", "+", "&"], ["$", "1", "+", "&"]]
+    assert [sum(isinstance(patch, PathPatch) for patch in panel.patches) for panel in figure.axes] == [4, 4]
+
+
+def test_a_window_lights_digits_of_its_places_and_the_last_two_tokens() -> None:
+    named = {"alone": Window(1, "none"), "right": Window(1), "both": Window(1, "both")}
+    panels = cells.windows(named, [("successor", "314159"), ("addition", "314159+271828")], 3).axes
+    assert [panel.get_title() for panel in panels] == [*named, "", "", ""]
+    assert [lit(panel) for panel in panels[:3]] == [["4", "1", "6"], ["4", "1", "1", "6"], ["1", "4", "1", "1", "6"]]
+    seen = [["4", "1", "9", "8"], ["4", "1", "1", "9", "8"], ["4", "1", "7", "1", "9", "8"]]
+    assert [lit(panel) for panel in panels[3:]] == seen, "314,159 + 271,828 = 585,987"
+
+
+def test_a_cone_of_two_layers_holds_what_both_layers_reach() -> None:
+    task = Task("addition")
+    layout = task.layout(5)
+    one = Lines.one_key_per_head(layout, 4, 1)
+    two = Lines.one_key_per_head(layout, 4, 2)
+    first, second = cells.cones({"one": one, "two": two}, "1234+8642", 2).axes
+    # One key a head: both digits of the place and of the place below, and the digit that was written last.
+    assert lit(first)[:4] == ["2", "3", "6", "4"]
+    assert lit(second)[:6] == ["2", "3", "4", "6", "4", "2"], "the second layer looks at the step before, too"
 
 
 def test_drawing_and_saving_use_one_style_and_leave_matplotlibs_settings_alone(
@@ -93,17 +127,19 @@ def test_a_small_matrix_is_text_with_tokens_and_dots_where_it_is_closed() -> Non
 
 
 def test_what_a_sum_and_a_product_are_made_from_is_that_of_paper() -> None:
-    one, panel = maps.dependencies({"": ("successor", "1399"), " ": ("addition", "327+845")}).axes
-    tokens = {text.get_position()[0]: text.get_text() for text in panel.texts if text.get_position()[1] == 0}
-    needed = [tokens[line.get_xdata()[0]] for line in panel.lines]  # type: ignore[index]
-    assert [sorted(needed[2 * place : 2 * place + 2]) for place in range(3)] == [["5", "7"], ["2", "4"], ["3", "8"]]
-    said = [text.get_text() for text in panel.texts if text.get_text().startswith("carry")]
-    assert said == ["carry 1", "carry 0", "carry 1"], "7 + 5, 2 + 4 + 1, 3 + 8"
-    said = [text.get_text() for text in one.texts if text.get_text().startswith("carry")]
-    assert said == ["carry 1", "carry 1", "carry 1", "carry 0", "carry 0"] and len(one.lines) == 5
-    (table,) = maps.trace("8437*596").axes
+    one, panel = cells.dependencies({"": ("successor", "1399"), " ": ("addition", "327+845")}, 1).axes
+    assert (lit(one), lit(panel)) == (["9"], ["2", "4"])
+    carries = [
+        [text.get_text() for text in each.texts if text.get_position()[1] > top]
+        for each, top in ((one, 3.2), (panel, 4.2))
+    ]
+    assert carries == [["1", "1", "1", "0", "0"], ["1", "0", "1"]], "7 + 5, 2 + 4 + 1, 3 + 8"
+    (table,) = cells.trace("8437*596").axes
     last = {
-        -int(x): text.get_text() for text in table.texts for x, y in [text.get_position()] if (y, x <= 0) == (-2, True)
+        -int(x): text.get_text()
+        for text in table.texts
+        for x, y in [text.get_position()]
+        if (y, x <= 0) == (-2.6, True)
     }
     upper = int("".join(last[column] for column in sorted(last, reverse=True)))
     assert upper == 8437 * 596 // 100, "the last row is the product's upper digits"

@@ -1,6 +1,7 @@
-"""Curves and bars: each function takes frames and returns a Figure."""
+"""Curves, and attention as heat maps; each function returns a Figure."""
 
 import itertools
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from abc_nb.analysis.attention import HeadMap
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
 from abc_nb.analysis.statistics import median_seed
+from abc_nb.problems.layouts import EOS
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.show.pictures import COLORS, STYLE, heat_map, legend, mask, new_figure, outline, with_tokens
 from abc_nb.show.titles import length_unit, named, of_model
@@ -21,6 +24,7 @@ LOOKS = {"Vanilla": 7, "Vanilla, three widths": 5, "NoPE": 6, "RoPE": 3, "ALiBi"
 LOOKS |= {"Window": 1, "ABS": 2, "ABC": 0, "Parity": 4}
 TICKS = (1, 6, 20, 100, 1000)  # lengths, and the longest one
 DIGITS = 16  # of the sums that the headline's bias is drawn for
+CELL = 0.17  # inches: a cell that a token can be written beside
 
 
 def colors_of(names: Iterable[str]) -> dict[str, Any]:
@@ -115,3 +119,25 @@ def once(keys: Sequence[str]) -> list[str]:
     """Each run of one token named once, in its middle."""
     runs = [list(run) for _, run in itertools.groupby(keys)]
     return [key if place == len(run) // 2 else "" for run in runs for place, key in enumerate(run)]
+
+
+@rc_context(STYLE)
+def attention_maps(heads: Sequence[HeadMap], across: int = 0) -> Figure:
+    """Heads on one scale (figures 5, 6), to the end tokens; wrong tokens are red, needed cells framed."""
+    across = across or len(heads)
+    pairs = [(head.outputs, head.keys) for head in heads]
+    heights, wide = ([[*tokens, EOS].index(EOS) + 1 for tokens in own] for own in zip(*pairs, strict=True))
+    ratios = [max(wide[column::across]) for column in range(across)]
+    below = 0.3 * (len(heads) > across)  # room for titles below other panels
+    size = (CELL * sum(ratios) / across + 1.1, CELL * max(heights) + 1.0 + below)
+    figure, axes = new_figure(len(heads), across, size, width_ratios=ratios)
+    for axis, head, rows, columns in zip(axes, heads, heights, wide, strict=True):
+        image = heat_map(axis, head.weights[:rows, :columns], vmin=0, vmax=1, aspect="equal")
+        with_tokens(axis, head.keys[:columns], head.outputs[:rows], size=9, right=head.right[:rows])
+        outline(axis, head.needed[:rows, :columns])
+        title = f"{head.title}: {'right' if all(head.right) else 'wrong'}"
+        axis.set(title=textwrap.fill(title, max(18, 2 * columns)), xlabel=head.xlabel)
+    for axis in axes[::across]:
+        axis.set_ylabel("output token, units first")
+    figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
+    return figure

@@ -1,6 +1,7 @@
 """Titles: what tables and figures call tasks and models. Frames carry names; titles are put in where they are shown."""
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
@@ -53,3 +54,10 @@ def named(frame: pd.DataFrame) -> pd.DataFrame:
     if "model" in found:
         found["model"] = found["model"].map(of_models(found["model"]))
     return found.drop(columns="base", errors="ignore")
+
+
+def in_words(numbers: Sequence[int]) -> str:
+    """`1, 2, 4 to 8`: numbers in rising order, three or more in a row by their ends."""
+    rows = itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])  # alike in a row
+    parts = [[number for _, number in row] for _, row in rows]
+    return ", ".join(f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts)

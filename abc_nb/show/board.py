@@ -1,0 +1,118 @@
+"""Cells and coloured lines over them, which all pictures of a problem are made of; `docs/index.html` has the same."""
+
+from collections.abc import Collection, Iterable
+
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyBboxPatch, PathPatch
+from matplotlib.path import Path
+
+from abc_nb.bias.base import Attention, Bias
+from abc_nb.problems.sampling import Batch
+from abc_nb.problems.tasks import Task
+
+HEADS = ("#2f6db5", "#d9822b", "#7d5bb5", "#1f9e9a", "#c25b97", "#8a7a1f", "#7a5a44")  # lines of several heads
+LAYERS = ("#a89a7c", "#23272c")  # lines of the first layer, and of the second
+INK, QUIET, PALE, RIGHT = "#23272c", "#6e6a61", "#b9b3a6", "#1a7a4a"
+LOOKS = {"plain": ("white", "#ddd8cc", 0.8), "lit": ("#fff0bf", "#d9ac2c", 0.8), "asked": ("white", INK, 1.8)}
+SIZE = 0.27  # inches: a cell
+GAP = 2.2  # cells between the problem and its answer
+NODE = 0.8  # cells from the middle of an output token up to where the lines of its heads begin
+EDGE = 0.34  # cells from the middle of a cell to where a line ends in it
+Point = tuple[float, float]
+Seen = tuple[Attention, int]  # a token that is looked at: of the problem (cross) or of the answer (self)
+
+
+class Board:
+    """Cells of side 1 on a panel, and lines between them."""
+
+    def __init__(self, panel: Axes, across: tuple[float, float], down: tuple[float, float]) -> None:
+        self.panel = panel
+        panel.set(xlim=across, ylim=down, aspect="equal")
+        panel.axis("off")
+
+    def cell(self, at: Point, token: str, look: str = "plain", color: str = INK) -> None:
+        face, edge, width = LOOKS[look]
+        box = FancyBboxPatch((at[0] - 0.43, at[1] - 0.43), 0.86, 0.86, "round,pad=0,rounding_size=0.12")
+        box.set(facecolor=face, edgecolor=edge, linewidth=width, zorder=1 + (look != "plain"))
+        self.panel.add_patch(box)
+        self.text(at, token, color)
+
+    def text(self, at: Point, text: str, color: str = INK, size: float = 9) -> None:
+        self.panel.text(*at, text, ha="center", va="center", fontsize=size, color=color, zorder=4)
+
+    def wire(self, start: Point, end: Point, color: str, bend: float = 1) -> None:
+        """A line that begins and ends upright, and has a dot at its end; between level ends it goes up by `bend`."""
+        (x, y), (to, high) = start, end
+        middle = (y + high) / 2 if abs(high - y) > 0.5 else y + bend
+        curve = Path([start, (x, middle), (to, middle), end], [Path.MOVETO, *[Path.CURVE4] * 3])
+        self.panel.add_patch(PathPatch(curve, fill=False, edgecolor=color, linewidth=1.6, zorder=3))
+        self.node(end, color, 3.2)
+
+    def node(self, at: Point, color: str = INK, size: float = 4.5) -> None:
+        self.panel.plot(*at, "o", color=color, markersize=size, zorder=3)
+
+
+class Problem(Board):
+    """A problem and its answer, digits of one place below one another; the token of one step is asked for."""
+
+    def __init__(self, panel: Axes, task: Task, batch: Batch, step: int, gap: float = GAP) -> None:
+        self.layout, self.step = batch.layout, step
+        count = len(self.layout.operands)
+        wide = width_of(batch) - 2.2
+        super().__init__(panel, (-wide - 0.6, 1.6), (-0.6, gap + count + 0.2))
+        self.places: dict[Seen, Point] = {("cross", self.layout.symbols[-1][0]): (1, gap)}
+        for number, operand in enumerate(self.layout.operands):
+            row = gap + count - 1 - number
+            self.places["cross", self.layout.symbols[number][0]] = (-operand.places, row)
+            self.places |= {("cross", column): (-at, row) for at, column in enumerate(operand.columns.tolist())}
+        self.places |= {("self", index): (1 - index, 0) for index in range(self.layout.target_length)}
+        self.tokens = {"cross": task.text(batch.source[0].tolist()), "self": task.text(batch.target[0].tolist())}
+        self.lowest = gap
+
+    def is_symbol(self, seen: Seen) -> bool:
+        """Whether a token is a symbol of the problem, or the one with which the answer begins."""
+        return seen == ("self", 0) or (seen[0] == "cross" and seen[1] in [column for column, _ in self.layout.symbols])
+
+    def opened(self, bias: Bias, kind: Attention, layer: int) -> list[list[Seen]]:
+        """What some head sees at each step."""
+        dense = bias.dense(self.layout, kind, layer, heads=1)
+        assert dense is not None
+        return [[(kind, key) for key in row.nonzero()[:, 0].tolist()] for row in dense.isfinite().any(0)]
+
+    def end(self, seen: Seen, number: int = 0, count: int = 1) -> Point:
+        """Where a line to a token ends, beside others; in an upper row left of the digits below."""
+        x, y = self.places[seen]
+        aside = 0.5 * (number / (count - 1) - 0.5) if count > 1 else 0.0
+        if y > self.lowest:
+            return x + 0.3 * aside - 0.27, y - EDGE
+        return x + aside, y - EDGE if y else EDGE
+
+    def look(self, wires: Iterable[tuple[Seen, str]]) -> None:
+        """Draw what is seen at the step, each token with the colour of a line to it."""
+        wires, (x, _) = [*wires], self.stem()
+        for number, (seen, color) in enumerate(wires):
+            same = [other for other, (its, _) in enumerate(wires) if its == seen]
+            self.wire((x, NODE), self.end(seen, same.index(number), len(same)), color)
+        self.node((x, NODE))
+        self.draw({seen for seen, _ in wires})
+
+    def stem(self) -> Point:
+        """A line up from the token that is asked for."""
+        self.panel.plot([-self.step] * 2, [0.43, NODE], color=INK, linewidth=1.6, zorder=3)
+        return -self.step, NODE
+
+    def draw(self, seen: Collection[Seen]) -> None:
+        """Draw all cells, of which those that are seen are lit; a symbol is a cell only where it is seen."""
+        for token, at in self.places.items():
+            kind, key = token
+            if kind == "self" and key > self.step:
+                self.cell(at, *("?", "asked") if key == self.step + 1 else ("",))
+            elif token in seen or not self.is_symbol(token):
+                self.cell(at, self.tokens[kind][key], "lit" if token in seen else "plain")
+            elif kind == "cross":
+                self.text(at, self.tokens[kind][key], PALE)
+
+
+def width_of(batch: Batch) -> float:
+    """The width of a problem's picture, in cells."""
+    return max(batch.layout.width, *(operand.places for operand in batch.layout.operands)) + 2.2
