@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias, key_count
+from abc_nb.certificates.sights import Sights, scrambled
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.digits import to_digits
@@ -19,18 +20,7 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.runs.store import Run
 from abc_nb.specs.spec import Spec
 
-Sights = np.ndarray  # (problems, tokens): a number of 64 bits for all that a token's state can depend on
 TRIED = 2_000  # problems
-SCRAMBLE = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
-
-
-def mixed(numbers: np.ndarray) -> Sights:
-    """Each number scrambled, so that different sums of such numbers are different (but for a chance of 2^-64)."""
-    scrambled = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in SCRAMBLE:
-        scrambled ^= scrambled >> np.uint64(shift)
-        scrambled *= np.uint64(factor)
-    return scrambled ^ (scrambled >> np.uint64(31))
 
 
 def attended(keys: Sights, bias: Bias, layout: Layout, name: Attention, layer: int, heads: int) -> Sights:
@@ -44,21 +34,21 @@ def attended(keys: Sights, bias: Bias, layout: Layout, name: Attention, layer: i
     top = matrix.max(1, keepdims=True)
     matrix = matrix - np.where(np.isfinite(top), top, 0) + 0.0  # whose zeros all have one sign, and the same bits
     by_head = np.arange(1, heads + 1, dtype=np.uint64) << np.uint64(32)  # beside the 32 bits of a number
-    codes = mixed(matrix.view(np.uint32) + by_head[: matrix.shape[-1]]).sum(-1)
-    sees, keys = np.any(matrix > -np.inf, axis=-1), mixed(keys)
-    bags = [mixed(keys[:, seen] + code[seen]).sum(1) for seen, code in zip(sees, codes, strict=True)]
+    codes = scrambled(matrix.view(np.uint32) + by_head[: matrix.shape[-1]]).sum(-1)
+    sees, keys = np.any(matrix > -np.inf, axis=-1), scrambled(keys)
+    bags = [scrambled(keys[:, seen] + code[seen]).sum(1) for seen, code in zip(sees, codes, strict=True)]
     return np.stack(bags, 1)
 
 
 def sights(config: ModelConfig, bias: Bias, batch: Batch) -> Sights:
     """What the last state of every step depends on: (problems, steps). Encoder layers have no bias."""
-    source, state = (mixed(tokens.numpy()) for tokens in (batch.source, batch.target[:, :-1]))
+    source, state = (scrambled(tokens.numpy()) for tokens in (batch.source, batch.target[:, :-1]))
     for _ in range(config.encoder_layers):
-        source = mixed(source + mixed(mixed(source).sum(1))[:, None])
+        source = scrambled(source + scrambled(scrambled(source).sum(1))[:, None])
     for layer in range(config.decoder_layers):
         for name in ENCODER_DECODER:
             keys = state if name == "self" else source
-            state = mixed(state + mixed(attended(keys, bias, batch.layout, name, layer, config.heads)))
+            state = scrambled(state + scrambled(attended(keys, bias, batch.layout, name, layer, config.heads)))
     return state
 
 
@@ -69,7 +59,7 @@ def must_be_wrong(seen: Sights, right: np.ndarray) -> float:
     """
     possible = []
     for sight, token in zip(seen.T, right.T, strict=True):
-        _, first, counts = np.unique(mixed(sight) + token.astype(np.uint64), return_index=True, return_counts=True)
+        _, first, counts = np.unique(scrambled(sight) + token.astype(np.uint64), return_index=True, return_counts=True)
         groups, which = np.unique(sight[first], return_inverse=True)
         most = np.zeros(len(groups), counts.dtype)
         np.maximum.at(most, which, counts)

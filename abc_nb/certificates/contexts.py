@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from abc_nb.certificates.counterexamples import Counterexample
-from abc_nb.model.transformer import Transformer
+from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
@@ -27,7 +27,6 @@ Atom = tuple[str, int, int]
 Kind = Literal["any", "lead"] | tuple[int, ...]
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
 Context = tuple[np.ndarray, int]  # the tokens at a shape's atoms, and the token that is right there
-ASKED = 3 * 10**7  # contexts, of which a minute tells whether each has one right token
 
 
 class Token(NamedTuple):
@@ -121,6 +120,7 @@ class Contexts(ABC):
     """All that a model's steps can look at, whatever its weights; InputError where they cannot all be covered."""
 
     task: Task
+    config: ModelConfig
     statement: str  # what is proven, in words, if no context is wrong
     facts: dict[str, Any]  # more of what it is about, for an independent check: nothing that follows from the model
 
@@ -153,21 +153,6 @@ class Contexts(ABC):
     def blocks(self, shape: Shape) -> Iterator[Block]:
         """All contexts of a shape, each once."""
 
-    def determined(self) -> bool:
-        """Whether what a step sees decides its token, which any model needs; False where there is too much to ask.
-
-        Steps of several shapes can see the same, and a context can have tokens that its step does not see.
-        """
-        if sum(self.counts.values()) > ASKED:
-            return False
-        seen = dict[Node, list[np.ndarray]]()
-        for shape in self.shapes:
-            columns = [shape.atoms.index(atom) for atom in sorted(shape.root.atoms)]
-            blocks = [np.column_stack([block.values[:, columns], block.right]) for block in self.blocks(shape)]
-            seen.setdefault(shape.root, []).append(distinct(np.concatenate(blocks)))
-        every = (distinct(np.concatenate(rows)) for rows in seen.values())
-        return all(len(rows) == len(distinct(rows[:, :-1])) for rows in every)
-
     @abstractmethod
     def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:
         """What stands at an atom of a step's shape, in every problem of a batch."""
@@ -197,8 +182,3 @@ class Contexts(ABC):
     @abstractmethod
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """The shortest problems with wrong contexts that a model gets wrong, at most `counterexamples.MOST`."""
-
-
-def distinct(rows: np.ndarray) -> np.ndarray:
-    """Rows of tokens, each once."""
-    return np.unique(rows.astype(np.int16), axis=0)

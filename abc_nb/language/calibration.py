@@ -14,6 +14,7 @@ from abc_nb.bias.lines import Lines
 from abc_nb.bias.spans import SpanLines, to_itself
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.of_model import sparsest
+from abc_nb.certificates.sights import determined
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.language.mixture import TextBatch, draw, solved
 from abc_nb.model.attention import Record
@@ -24,6 +25,7 @@ from abc_nb.problems.spans import END, Pattern
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.writer import logits, rows_of
 
+SHARES = (0.5, 0.4, 0.3, 0.25, 0.2, 0.17, 0.15, 0.14, 0.12, 0.1, 0.07, 0.05)  # a few more than elsewhere
 PROBLEMS, TOGETHER = 512, 64  # problems over which attention is averaged, so many at a time
 
 
@@ -37,21 +39,22 @@ def calibrated(model: Transformer, settings: Calibration, longest: int, seed: in
 def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longest: int, seed: int) -> Lines:
     """The sparsest lines under which what an answer's token sees determines it, or those of a fixed share.
 
-    Under them every token sees itself, and a token before the `=` nothing else.
+    A token before the `=` sees itself alone. One of an answer sees no more than the lines, lest a digit that equals it
+    be lost beside it.
     """
     layers, texts = model.config.decoder_layers, problems(pattern, longest, seed)
     layout = pattern.layout(tuple(pattern.task.rule.factor if few else longest for few in pattern.few))
     layout = replace(layout, target_length=len(texts[0].partition("=")[2]))
+    alone = tuple(line for line in to_itself(model.config.heads, layers) if line.attention == "source")
 
-    def with_itself(lines: Lines) -> Lines:
-        itself = to_itself(lines.heads, layers)
-        kept = [line for line in lines.lines if replace(line, value=0.0) not in itself]
-        return Lines(lines.heads, (*kept, *itself), empty="closed")
+    def whole(lines: Lines) -> Lines:
+        return Lines(lines.heads, (*lines.lines, *alone), empty="closed")
 
     def determines(lines: Lines) -> float:
-        return float(SpanContexts(with_itself(lines), layers, pattern).determined())
+        return float(determined(SpanContexts(whole(lines), layers, pattern)))
 
-    return with_itself(sparsest(average_attention(model, texts, layout), layout, settings, determines).bias)
+    averages = average_attention(model, texts, layout)
+    return whole(sparsest(averages, layout, settings, determines, SHARES).bias)
 
 
 def problems(pattern: Pattern, longest: int, seed: int) -> list[str]:

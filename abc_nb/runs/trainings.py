@@ -15,6 +15,7 @@ from abc_nb.calibration.calibrate import Calibration, Determining, Inherited
 from abc_nb.calibration.of_model import SHARES, Calibrated, average_attention, calibrate_model, sparsest
 from abc_nb.certificates.certify import Certificate, contexts_of
 from abc_nb.certificates.practice import practise
+from abc_nb.certificates.sights import determined
 from abc_nb.common.devices import device
 from abc_nb.common.errors import InputError
 from abc_nb.language.calibration import calibrated
@@ -111,7 +112,7 @@ def lines_of(spec: Spec, model: Transformer, batch: Batch, settings: Calibration
         return calibrate_model(model, batch, settings)
 
     def determines(bias: Lines) -> float:
-        return float(contexts_of(spec.under(bias), spec.sampler).determined())
+        return float(determined(contexts_of(spec.under(bias), spec.sampler)))
 
     averages = average_attention(model, batch, settings.source)
     return sparsest(averages, batch.layout, settings, determines, (1.0, 0.7, *SHARES))

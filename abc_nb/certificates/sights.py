@@ -1,0 +1,78 @@
+"""What a state depends on, as a number of 64 bits: where two states have one number, they are equal for any weights.
+
+Attention takes means. So of keys in one state, under one bias, only their share of the whole counts: two of them are as
+good as one. Other states have other numbers, but for a chance of 2^-64, and random weights would tell them apart.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from abc_nb.certificates.contexts import Atom, Contexts, Node, Token
+
+Sights = np.ndarray  # (contexts,) of 64 bits
+SCRAMBLE = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+ASKED = 3 * 10**7  # contexts, of which a minute tells whether each has one right token
+SHARES = 2**20  # steps in which shares are told apart
+
+
+def scrambled(numbers: np.ndarray) -> Sights:
+    """Each number scrambled, so that different sums of such numbers are different (but for that chance)."""
+    made = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in SCRAMBLE:
+        made ^= made >> np.uint64(shift)
+        made *= np.uint64(factor)
+    return made ^ (made >> np.uint64(31))
+
+
+def sights(root: Node | Token, columns: Mapping[Atom, np.ndarray], count: int, one_softmax: bool) -> Sights:
+    """The number of a root's state in each of `count` contexts, whose tokens at the atoms are `columns`.
+
+    With `one_softmax` keys of the problem and of the answer are under one, as in a decoder-only model.
+    """
+    if isinstance(root, Token):
+        tokens = columns.get(root.atom, np.full(count, root.atom[1]))
+        return scrambled(scrambled(tokens) + np.uint64(root.residue))
+    state = sights(root.before, columns, count, one_softmax)
+    for keys in [(*root.own, *root.cross)] if one_softmax else [root.own, root.cross]:
+        seen = [sights(key, columns, count, one_softmax) for _, key in keys]
+        state = scrambled(state + attended(np.array(seen), [bias for bias, _ in keys])) if keys else scrambled(state)
+    return state
+
+
+def attended(keys: np.ndarray, biases: Sequence[bytes]) -> Sights:
+    """What all heads together see of keys (K, N), each with the bias of every head."""
+    bias = np.stack([np.frombuffer(own, np.float32) for own in biases], 1).astype(float)  # (heads, K)
+    patterns, of_head = np.unique(bias, axis=0, return_inverse=True)
+    codes = np.array([of_one_head(keys[np.isfinite(row)], row[np.isfinite(row)]) for row in patterns])
+    every = codes[of_head.ravel()] + (np.arange(len(of_head), dtype=np.uint64) << np.uint64(32))[:, None]
+    made: Sights = scrambled(every).sum(0, dtype=np.uint64)
+    return made
+
+
+def of_one_head(keys: np.ndarray, bias: np.ndarray) -> Sights:
+    """The same of one head that sees all of these keys."""
+    if not len(keys):
+        return np.zeros(keys.shape[1:], np.uint64)
+    weights = np.exp(bias - bias.max())
+    equal = keys[:, None] == keys  # (K, K, N)
+    shares = np.einsum("j,ijn->in", weights, equal) / weights.sum()
+    first = equal.argmax(1) == np.arange(len(keys))[:, None]
+    return np.where(first, scrambled(keys + scrambled(np.rint(SHARES * shares))), 0).sum(0, dtype=np.uint64)
+
+
+def determined(contexts: Contexts) -> bool:
+    """Whether what a step sees decides its token, which any model needs; False where there is too much to ask.
+
+    Steps of several shapes can see the same, and a context can have tokens that its step does not see.
+    """
+    if sum(contexts.counts.values()) > ASKED:
+        return False
+    seen, right, one_softmax = list[np.ndarray](), list[np.ndarray](), contexts.config.kind == "decoder-only"
+    for shape in contexts.shapes:
+        for block in contexts.blocks(shape):
+            columns = dict(zip(shape.atoms, block.values.T, strict=True))
+            seen.append(sights(shape.root, columns, len(block), one_softmax))
+            right.append(block.right)
+    every, tokens = np.concatenate(seen), np.concatenate(right)
+    return len(np.unique(every)) == len(np.unique(scrambled(every) + tokens.astype(np.uint64)))
