@@ -129,6 +129,7 @@ class AllContexts:
         self.model, self.contexts = model, contexts
         self.known: Known = {}  # in any look
         self.poor: Known = {}  # in the last one
+        self.weights: dict[Shape, dict[bytes, float]] = {}  # of those known: a look counts twice the one before
 
     def look(self, enough: float, count: Callable[[int, int], None]) -> int:
         wrong, tried, total = 0, 0, sum(sum(kind.counts.values()) for kind in self.contexts)
@@ -146,6 +147,13 @@ class AllContexts:
             self.poor |= look.poor
         for shape, poor in self.poor.items():
             self.known.setdefault(shape, {}).update(poor)
+        self.weights = {
+            shape: {
+                name: self.weights.get(shape, {}).get(name, 0.0) / 2 + (name in self.poor.get(shape, {}))
+                for name in known
+            }
+            for shape, known in self.known.items()
+        }
         return wrong
 
     def certificates(self) -> tuple[Certificate, ...]:

@@ -166,21 +166,24 @@ class TextPractice:
             yield loss_of_contexts(self.model, shape, self.some(shape, rng)) / SHAPES
 
     def shapes(self, rng: np.random.Generator) -> list[Shape]:
-        """Half of them from those with wrong contexts in any look, if there are any; the rest from all.
+        """Half of them by the weights of contexts that were wrong or narrow, if there are any; the rest from all.
 
-        Shapes of few contexts come up, too. What was wrong in the last look alone would come at the cost of the others.
+        Shapes of few contexts come up, too.
         """
-        shapes, wrong = [*self.every], [*self.trial.known]
-        sizes, few = np.sqrt([len(every) for every in self.every.values()]), SHAPES // 2 if wrong else 0
-        chosen = [wrong[number] for number in rng.integers(max(1, len(wrong)), size=few)]
-        return chosen + [shapes[number] for number in rng.choice(len(shapes), SHAPES - few, p=sizes / sizes.sum())]
+        shapes, weights = [*self.every], self.trial.weights
+        sizes, few = np.sqrt([len(every) for every in self.every.values()]), SHAPES // 2 if weights else 0
+        poor = np.array([sum(weights.get(shape, {}).values()) for shape in shapes])
+        chosen = [*rng.choice(len(shapes), few, p=poor / poor.sum())] if few else []
+        chosen += [*rng.choice(len(shapes), SHAPES - few, p=sizes / sizes.sum())]
+        return [shapes[number] for number in chosen]
 
     def some(self, shape: Shape, rng: np.random.Generator) -> Block:
-        """Some contexts of one shape; half of them were wrong or narrow in some look where such are known."""
+        """Some contexts of one shape; half of them by their weights where some were wrong or narrow."""
         some = self.every[shape].part(rng.integers(len(self.every[shape]), size=AT_ONCE))
         if shape in self.trial.known:
             known, half = block_of(self.trial.known[shape]), AT_ONCE // 2
-            rows = rng.integers(len(known), size=half)
+            weights = np.array([*self.trial.weights[shape].values()])
+            rows = rng.choice(len(known), half, p=weights / weights.sum())
             some.values[:half], some.right[:half] = known.values[rows], known.right[rows]
         return some
 
