@@ -100,7 +100,7 @@ def photograph(browser: Browser, html: str, folder: Path) -> None:
     for place in range(14):  # a sum of thirteen digits is written, from its units on
         cone.evaluate("place => Cone.show(Cone.sum, place)", place)
         taken.append(Image.open(io.BytesIO(cone.locator("#cone-picture").screenshot())).convert("RGB"))
-    colors = taken[len(taken) // 2].quantize(32)
+    colors = taken[len(taken) // 2].quantize(32, Image.Quantize.FASTOCTREE)
     first, *others = (picture.quantize(palette=colors, dither=Image.Dither.NONE) for picture in taken)
     times = [900] * len(others) + [2500]  # milliseconds
     first.save(folder / "cone.gif", save_all=True, append_images=others, duration=times, loop=0)
@@ -110,8 +110,9 @@ def photograph(browser: Browser, html: str, folder: Path) -> None:
         page.evaluate("name => (window.name = name)", name)
         page.set_content(html)
         page.wait_for_function("window.name !== 'cone' || (Cone.result && !byId('try-all').disabled)")
-        picture = Image.open(io.BytesIO(page.locator(f"#{name}").screenshot()))
-        picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=256).save(folder / "scenes" / f"{name}.png")
+        picture = Image.open(io.BytesIO(page.locator(f"#{name}").screenshot())).convert("RGB")
+        few = picture.quantize(256, Image.Quantize.FASTOCTREE)  # which keeps the colours of thin lines
+        few.save(folder / "scenes" / f"{name}.png", optimize=True)
 
 
 def main() -> None:

@@ -19,16 +19,16 @@ const Break = {
   // Of a practised model, `rounds` says how many contexts were wrong before each round, `failed` what it got wrong before.
   show(result, level, rounds = [], failed = {}) {
     this.now = { ...result, level };
-    const { wrong, count: n, margin, answer } = result, sum = result.sum ?? failed.sum ?? readSum("314159+271828"), right = rightTokens(sum);
+    const { wrong, count: n, margin, answer, twins } = result, sum = result.sum ?? failed.sum ?? readSum("314159+271828"), right = rightTokens(sum);
     if (this.wanted === null) byId("level").value = level;
     put("level-out", `noise of ${(level * 100).toFixed(2)}% of the weights’ size${rounds.length ? ", then practice" : ""}`);
     put("broken", (rounds.length ? `${rounds.map(count).join(" wrong, then ")} wrong. ` : "") + (wrong
-      ? `${inRed(`${count(wrong)} of ${count(n)} contexts ${wrong > 1 ? "are" : "is"} wrong.`)} So it errs in every sum that holds ${wrong > 1 ? "one of them" : "it"}. The shortest:`
+      ? `${inRed(`${count(wrong)} of ${count(n)} contexts ${wrong > 1 ? "are" : "is"} wrong.`)} So it errs in every sum in which ${wrong > 1 ? "one of them" : "it"} occurs. ${twins ? "Practice cannot help, since two sums look alike under these lines. " : ""}The shortest:`
       : `${count(n)} contexts, none wrong, the smallest margin is ${margin.toFixed(1)}. ${proven("sum of every length")}`));
     put("break-picture", cone(sum, adder.cells, answer ?? right, sum.i ?? 3, { gap: 60, size: 40 }).svg(`${sum.text} by the disturbed model`));
     put("break-said", answer ? `${sum.text} = ${inRed(written(answer))}; right is ${written(right)}.`
       : failed.sum ? `It wrote ${sum.text} = ${inRed(written(failed.answer))}. After practice it writes ${inGreen(written(right))}.` : "");
-    byId("practise").disabled = !wrong;
+    byId("practise").disabled = !wrong || twins;
   },
   async practise() {
     byId("practise").disabled = byId("level").disabled = true;

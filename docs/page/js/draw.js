@@ -89,9 +89,9 @@ const Draw = {
     Object.assign(this, { busy: false, half: cells === this.cells && result.stopped });
     this.buttons();
     if (cells !== this.cells) return;
-    if (result.stopped) return put("proof", `Stopped after ${result.step} steps.`);
     setAdder(cells, result);
     this.tell(result);
+    if (result.stopped) byId("proof").prepend(`Stopped after ${result.step} steps. `);
     if (result.sum) Type.show(sumOf(...result.sum.text.split("+"), 7));
   },
   buttons() {
@@ -104,8 +104,8 @@ const Draw = {
   },
   tell({ count: n, wrong, margin, bits, sum, answer, seconds, largest }) {
     const tried = `All <b>${count(n)}</b> contexts tried in ${seconds.toFixed(2)} s, with weights of ${bits} bits.`;
-    const exact = `All numbers here are whole multiples of one power of two, and no sum of them can pass 2<sup>${Math.ceil(Math.log2(largest))}</sup> of it. Below 2<sup>53</sup> nothing is rounded.`;
-    put("proof", wrong ? `${tried} ${inRed(`${count(wrong)} are wrong.`)} The shortest sum that holds one: <span class="wrong big">${sum.text} = ${written(answer)}</span>
+    const exact = `All numbers here are whole multiples of one small unit, and no sum of them can exceed 2<sup>${Math.ceil(Math.log2(largest))}</sup> units. Below 2<sup>53</sup> a browser does not round.`;
+    put("proof", wrong ? `${tried} ${inRed(`${count(wrong)} are wrong.`)} The shortest sum in which one occurs: <span class="wrong big">${sum.text} = ${written(answer)}</span>
       <small>Right is ${written(rightTokens(sum))}. It now stands in scene 1.</small>`
       : `${tried} None is wrong; the right token leads by at least ${margin.toFixed(1)}, the <em>margin</em>. <span class="big">${proven("sum of every length")}</span> <small>${exact}</small>`);
   },
@@ -113,7 +113,7 @@ const Draw = {
   chart() {
     const [left, right, low, high] = [40, 368, 180, 14], colors = ["#9a9488", "#9cc2e8", "#4f8fd0", "#17406f"];
     const x = (step) => left + (step / 2000) * (right - left), y = (share) => low - share * (low - high);
-    const shown = [(loss) => y(Math.min(1, Math.max(0, (Math.log10(loss) + 8) / 9))), y, y, y], names = ["loss", ...LENGTHS.map((n) => `${n} digits`)];
+    const shown = [(loss) => y(Math.min(1, Math.max(0, (Math.log10(loss) + 8) / 9))), y, y, y], names = ["loss (log)", ...LENGTHS.map((n) => `${n} digits`)];
     const text = (px, py, what, anchor, color = "") => `<text x="${px}" y="${py}" font-size="12" style="text-anchor:${anchor};fill:${color}">${what}</text>`;
     const axes = [0, 0.5, 1].map((v) => `<path class="grid" d="M${left},${y(v)}H${right}"/>${text(left - 6, y(v), `${v * 100}%`, "end")}`);
     const steps = [0, 1000, 2000].map((v) => text(x(v), 198, v ? count(v) : "0 steps", "middle"));

@@ -44,7 +44,7 @@ class Board {
     for (let level = 0; level < levels; level++) {
       const [x, y] = this.node(place, level, levels);
       this.wires += `<path class="stem" d="M${x},${y}V${this.y("y") - this.size / 2}"/><circle class="node" cx="${x}" cy="${y}" r="${this.size / 8}"/>`;
-      if (levels > 1) this.wires += `<text x="${x + (place ? 44 : -44)}" y="${y + 4}" font-size="13">layer ${levels - level}</text>`;
+      if (levels > 1) this.wires += `<text class="layer" x="${x + (place < this.sum.places - 1 ? -44 : 44)}" y="${y}" font-size="13">layer ${levels - level}</text>`;
     }
     return this;
   }

@@ -20,7 +20,8 @@ const Type = {
     clearInterval(this.timer);
     this.sum = sum;
     put("sum-error", ""), (byId("sum").value = sum.text);
-    put("length-out", `${Math.max(...sum.text.split("+").map((number) => number.length))} digits`);
+    const length = Math.max(...sum.text.split("+").map((number) => number.length));
+    put("length-out", `${length} digit${length > 1 ? "s" : ""}`), (byId("length").value = length);
     let shown = slowly ? 0 : Infinity;
     const next = () => (this.draw(++shown), shown > sum.places && clearInterval(this.timer));
     if (slowly) this.timer = setInterval(next, Math.max(25, Math.min(120, 1400 / sum.places)));

@@ -18,7 +18,7 @@ function proved(model, cells, contexts = allContexts(cells)) {
   while (model.round(bits).largestSum() >= 2 ** 53) model.weights.set(weights), bits--;
   const { wrong, margin } = tried(model, contexts.all), sum = wrong.length ? holding(cells, wrong[0]) : null;
   const result = { count: contexts.all.length, wrong: wrong.length, margin, bits, seconds: seconds(began), largest: model.largestSum() };
-  return { ...result, unit: model.unit, sum, answer: sum && wiresAnswer(model, cells, sum), extra: wrong };
+  return { ...result, unit: model.unit, sum, answer: sum && wiresAnswer(model, cells, sum), extra: wrong, weights: model.weights, twins: Boolean(contexts.twins) };
 }
 
 let stopped = false, training = null;
@@ -43,7 +43,7 @@ async function practise(model, cells, contexts, tell) {
     result = proved(model, cells, contexts);
     rounds.push(result.wrong);
   }
-  return { ...result, rounds, extra: null, weights: model.weights };
+  return { ...result, rounds, extra: null };
 }
 
 const jobs = {
@@ -53,7 +53,8 @@ const jobs = {
     if (!go) training = new Training(adderOf(cells).start(randomFrom(seed)), adderBatch(cells), { seed, steps });
     const own = training, share = (sums) => sums.filter((sum) => !tried(own.model, sum).wrong.length).length / sums.length;
     await train(() => tell({ step: own.step, loss: own.loss, right: tests.map(share) }));
-    return own.step < own.steps ? { stopped: true, step: own.step } : practise(own.model, cells, allContexts(cells), tell);
+    if (own.step === own.steps) return practise(own.model, cells, allContexts(cells), tell);
+    return { ...proved(adderOf(cells, own.model.weights.slice()), cells), extra: null, stopped: true, step: own.step };
   },
   // Adds noise to weights, in units of their size, rounds them again and tries all contexts.
   async disturb({ cells, weights, level, seed = 7 }) {
@@ -62,7 +63,7 @@ const jobs = {
       const part = model[name], size = Math.sqrt(part.reduce((sum, v) => sum + v * v, 0) / part.length);
       part.forEach((v, i) => (part[i] = v + level * size * gauss(random)));
     }
-    return { ...proved(model, cells), extra: null, weights: model.weights };
+    return { ...proved(model, cells), extra: null };
   },
   practise: ({ cells, weights }, tell) => practise(adderOf(cells, weights), cells, allContexts(cells), tell),
   decoder: ({ model, cells }, tell) => counted(decoderLeads(new Decoder(model), cells), tell),
