@@ -122,7 +122,7 @@ def test_names_give_specs_of_their_own() -> None:
 
 
 def test_lines_are_read_out_of_attention_inside_of_problems() -> None:
-    """A token before the `=` sees itself alone, one of an answer what the lines show; the model under them is a model."""
+    """A token before the `=` sees itself alone, one of an answer what lines show; the model under them is a model."""
     parent = model(SpanLines.whole(PATTERNS, 5, 8))
     bias = calibrated(parent, Calibration(share=0.3), 3, 0)
     spans = bias.spans("a 123+989=2111; b")

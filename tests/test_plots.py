@@ -97,6 +97,15 @@ def test_a_cone_of_two_layers_holds_what_both_layers_reach() -> None:
     assert lit(second)[:6] == ["2", "3", "4", "6", "4", "2"], "the second layer looks at the step before, too"
 
 
+def test_a_sentence_has_a_line_for_heads_that_see_the_same_and_lights_all_that_is_seen() -> None:
+    opened = np.zeros((3, 6), bool)
+    opened[[0, 1, 2], [1, 1, 3]] = opened[:, 5] = True
+    figure = cells.sentence("12+34=", opened)
+    assert lit(figure.axes[0]) == ["2", "3", "="]
+    assert sum(isinstance(patch, PathPatch) for patch in figure.axes[0].patches) == 2
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["heads 1, 2", "head 3"]
+
+
 def test_drawing_and_saving_use_one_style_and_leave_matplotlibs_settings_alone(
     figures: Path,
 ) -> None:

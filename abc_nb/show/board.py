@@ -40,12 +40,13 @@ class Board:
     def text(self, at: Point, text: str, color: str = INK, size: float = 9) -> None:
         self.panel.text(*at, text, ha="center", va="center", fontsize=size, color=color, zorder=4)
 
-    def wire(self, start: Point, end: Point, color: str, bend: float = 1) -> None:
+    def wire(self, start: Point, end: Point, color: str, bend: float = 1, dots: bool = False) -> None:
         """A line that begins and ends upright, and has a dot at its end; between level ends it goes up by `bend`."""
         (x, y), (to, high) = start, end
         middle = (y + high) / 2 if abs(high - y) > 0.5 else y + bend
         curve = Path([start, (x, middle), (to, middle), end], [Path.MOVETO, *[Path.CURVE4] * 3])
-        self.panel.add_patch(PathPatch(curve, fill=False, edgecolor=color, linewidth=1.6, zorder=3))
+        line = ":" if dots else "-"
+        self.panel.add_patch(PathPatch(curve, fill=False, edgecolor=color, linewidth=1.6, linestyle=line, zorder=3))
         self.node(end, color, 3.2)
 
     def node(self, at: Point, color: str = INK, size: float = 4.5) -> None:

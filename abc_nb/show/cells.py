@@ -33,6 +33,7 @@ from abc_nb.show.board import (
 from abc_nb.show.pictures import STYLE, new_figure
 from abc_nb.show.titles import in_words
 
+LEVEL = 1.3  # cells from the node of a layer up to that of the layer before
 LETTERS = {"operand 1": "a", "operand 2": "b"}
 
 
@@ -108,6 +109,8 @@ def dependencies(problems: Mapping[str, tuple[str, str]], step: int) -> Figure:
                 color = INK if place == step else PALE
                 ends = (-place + 0.1, top - 0.35), (-place + 0.9, top - 0.35)
                 panel.annotate("", *ends, arrowprops={"arrowstyle": "->", "color": color})
+                if place == step:
+                    problem.wire((-place + 0.5, top - 0.35), (-place + 0.27, EDGE), INK)
                 problem.text((-place + 0.5, top + 0.05), str(carry), color)
             carry = (
                 sum(int(problem.tokens["cross"][key]) for key in np.flatnonzero(cells[place])) + carry
@@ -122,30 +125,35 @@ def cones(biases: Mapping[str, Lines], problem: str, place: int) -> Figure:
     """What one digit of a sum can depend on, a panel a bias: cells of the problem, and lines from layer to layer."""
     task, batch = Task("addition"), on_paper(Task("addition"), problem, "natural")
     layers = 1 + max(line.layer for bias in biases.values() for line in bias.lines)
-    figure, panels = new_figure(len(biases), size=(SIZE * width_of(batch), SIZE * (5 + layers) + 0.2))
+    figure, panels = new_figure(len(biases), size=(SIZE * width_of(batch), SIZE * (4.6 + LEVEL * layers) + 0.2))
     for panel, (title, bias) in zip(panels, biases.items(), strict=True):
-        cone(Problem(panel, task, batch, place, 1.2 + layers), bias)
+        cone(Problem(panel, task, batch, place, 1 + LEVEL * layers), bias)
         panel.set_title(title)
     return with_legend(figure, [(f"lines of layer {layer + 1}", LAYERS[layer]) for layer in range(layers)], layers)
 
 
 def cone(problem: Problem, bias: Lines) -> None:
-    """One panel of `cones`: the state of a step stands between problem and answer, one for each layer."""
+    """One panel of `cones`: the state of a step stands between problem and answer, one for each layer.
+
+    What goes in without a head, the token written last, has a dotted line.
+    """
     layers, steps, seen = 1 + max(line.layer for line in bias.lines), {problem.step}, set[Seen]()
     problem.stem()
     for layer in reversed(range(layers)):
         cross, own = (problem.opened(bias, kind, layer) for kind in ("cross", "self"))
-        height, color, before = NODE + 0.9 * (layers - 1 - layer), LAYERS[layer], set[int]()
+        height, color, before = NODE + LEVEL * (layers - 1 - layer), LAYERS[layer], set[int]()
         for step in steps:
-            inputs = {step, *(key for _, key in own[step])}  # by the residual connection, and by heads
+            looked = {index for _, index in own[step]}
             keys = [key for key in cross[step] if not problem.is_symbol(key)]
-            keys += [("self", key) for key in inputs if key and not layer]
-            ends = [problem.end(key) for key in keys] + [(-key, height + 0.9) for key in inputs if layer]
-            for end in ends:
-                problem.wire((-step, height), end, color)
+            keys += [("self", index) for index in {step, *looked} if index and not layer]
+            for key in keys:
+                dots = key[0] == "self" and key[1] not in looked
+                problem.wire((-step, height), problem.end(key, layer, layers), color, dots=dots)
+            for index in {step, *looked} if layer else ():
+                problem.wire((-step, height), (-index, height + LEVEL), color, dots=index not in looked)
             problem.node((-step, height), color)
             seen |= {*keys}
-            before |= inputs
+            before |= {step, *looked}
         steps = before
     problem.draw(seen)
 

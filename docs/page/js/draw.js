@@ -106,7 +106,7 @@ const Draw = {
     const tried = `All <b>${count(n)}</b> contexts tried in ${seconds.toFixed(2)} s, with weights of ${bits} bits.`;
     const exact = `All numbers here are whole multiples of one small unit, and no sum of them can exceed 2<sup>${Math.ceil(Math.log2(largest))}</sup> units. Below 2<sup>53</sup> a browser does not round.`;
     put("proof", wrong ? `${tried} ${inRed(`${count(wrong)} are wrong.`)} The shortest sum in which one occurs: <span class="wrong big">${sum.text} = ${written(answer)}</span>
-      <small>Right is ${written(rightTokens(sum))}. It now stands in scene 1.</small>`
+      <small>Right is ${written(rightTokens(sum))}. Scene 1 shows it.</small>`
       : `${tried} None is wrong; the right token leads by at least ${margin.toFixed(1)}, the <em>margin</em>. <span class="big">${proven("sum of every length")}</span> <small>${exact}</small>`);
   },
   // Loss, and the share of sums that are right at three lengths, over the steps of training.

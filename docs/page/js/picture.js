@@ -66,7 +66,7 @@ class Board {
       stroke-width="${width}" opacity="${opacity.toFixed(2)}"/><circle cx="${x1}" cy="${y1}" r="${width * 1.25}" fill="${color}" opacity="${opacity}"/>`;
   }
   svg(label, handles = "") {
-    const { width, height, boxes, wires, texts } = this, least = Math.min(width, this.sum.places * 12);
+    const { width, height, boxes, wires, texts } = this, least = Math.min(width, this.sum.places * 14);
     return `<svg viewBox="0 0 ${width} ${height}" style="max-width:${width}px;min-width:${least}px" role="img"
       aria-label="${label}">${boxes}${wires}${texts}${handles}</svg>`;
   }
