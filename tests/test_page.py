@@ -303,6 +303,20 @@ def test_training_stops_and_goes_on(page: Page) -> None:
     assert history == sorted(set(history))
 
 
+def test_where_training_is_stopped_all_contexts_are_tried_and_practice_is_offered_only_where_it_can_help(
+    page: Page,
+) -> None:
+    for name, contexts, disabled in (("by hand", 20102, False), ("too few", 2102, True)):
+        page.get_by_role("button", name=name).click()
+        page.locator("#train").click()
+        page.wait_for_function("Draw.history.length > 0")
+        page.locator("#stop").click()
+        expect(page.locator("#proof")).to_contain_text(f"All {contexts:,} contexts tried")
+        now = page.evaluate("({ wrong: Break.now.wrong, sum: Break.now.sum.text, said: written(Break.now.answer) })")
+        assert now["wrong"] > 0 and int("0" + now["said"]) != sum(map(int, now["sum"].split("+")))
+        assert page.locator("#practise").is_disabled() == disabled
+
+
 # ---- products
 
 
