@@ -19,6 +19,7 @@ from abc_nb.bias.window import Window
 from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate
 from abc_nb.calibration.of_model import (
     SHARES,
+    as_mask,
     average_attention,
     bias_from_attention,
     calibrate_model,
@@ -104,7 +105,7 @@ def test_a_given_threshold_is_taken_whatever_survives_with_every_key_off_the_lin
     assert found.tried.share.tolist() == [settings.share]
     assert found.bias == bias_from_attention(read, batch.layout, settings)
     sparsest(read, batch.layout, settings, lambda bias: asked.append(bias) or 0.0)  # type: ignore[func-returns-value]
-    (under,) = asked
+    (under,) = map(as_mask, asked)
     for name, layer in WHERE:
         expected = torch.where(found.bias.covers(batch.layout, name, layer), 0.0, -INFINITY)
         torch.testing.assert_close(under.dense(batch.layout, name, layer, 2), expected)

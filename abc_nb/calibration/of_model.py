@@ -42,7 +42,7 @@ def calibrate_model(model: Transformer, batch: Batch, settings: Calibration | No
     settings = given(settings)
 
     def skill(bias: Lines) -> float:
-        return correct_digits(model.with_bias(bias), batch).float().mean().item()
+        return correct_digits(model.with_bias(as_mask(bias)), batch).float().mean().item()
 
     return sparsest(average_attention(model, batch, settings.source), batch.layout, settings, skill)
 
@@ -56,19 +56,22 @@ def sparsest(
 ) -> Calibrated:
     """The sparsest bias under which a model keeps `keep` of its skill, or that of the fixed threshold.
 
-    `skill_under` gives the share of output tokens that the model gets right under a bias, here the lines alone as a
-    mask: all keys off them are closed.
+    `skill_under` gives the share of output tokens that the model gets right under a bias, which closes all keys off its
+    lines.
     """
     fixed = settings.kappa is not None or settings.share is not None
     tried = []
     for share in (settings.share,) if fixed else shares:
         bias = bias_from_attention(averages, layout, replace(settings, share=share))
-        opened = tuple(replace(line, value=0.0) for line in bias.lines)
-        alone = replace(bias, lines=opened, floor=None, empty="closed")
-        tried.append((share, len(bias.lines), skill_under(alone)))
+        tried.append((share, len(bias.lines), skill_under(replace(bias, floor=None, empty="closed"))))
         if tried[-1][-1] >= settings.keep:
             break
     return Calibrated(bias, pd.DataFrame(tried, columns=["share", "lines", "skill"]))
+
+
+def as_mask(bias: Lines) -> Lines:
+    """The lines without their values."""
+    return replace(bias, lines=tuple(replace(line, value=0.0) for line in bias.lines))
 
 
 def average_attention(model: Transformer, batch: Batch, source: str = "weights") -> dict[tuple[Attention, int], Tensor]:

@@ -13,7 +13,7 @@ from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.sequence import token_count
 from abc_nb.calibration.calibrate import Calibration, given
-from abc_nb.calibration.of_model import Calibrated, sparsest
+from abc_nb.calibration.of_model import Calibrated, as_mask, sparsest
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attach import attached_or_zero
 from abc_nb.hf.handle import Attached
@@ -81,7 +81,7 @@ def calibrate_model(model: PreTrainedModel, batch: Batch, settings: Calibration 
         averages = averaged_attention(model, sequence(batch), batch.layout)
 
         def skill(bias: Lines) -> float:
-            with handle.lent(bias=bias, layout=batch.layout):
+            with handle.lent(bias=as_mask(bias), layout=batch.layout):
                 return correct_tokens(model, batch, handle).float().mean().item()
 
         return sparsest(averages, batch.layout, given(settings), skill)
