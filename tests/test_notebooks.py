@@ -24,7 +24,7 @@ from audit.reproduce import reproduce
 
 APPENDICES = notebooks.sequence(NOTEBOOKS)  # results, for reference
 BOOKS = [*notebooks.sequence(), *APPENDICES]
-PRINTED = ("06_rpe_connection",)  # small tables and texts alone
+PRINTED = ("06_rpe_connection",)  # small tables alone
 NAME = re.compile(r'"((?:figure|table)-[\w-]+)"')
 NBVAL = ["-q", "-s", "-o", "addopts=", "--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=600"]
 NBVAL += [f"--nbval-sanitize-with={Path(__file__).parent / 'sanitize.cfg'}"]

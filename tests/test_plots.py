@@ -136,8 +136,10 @@ def test_a_small_matrix_is_text_with_tokens_and_dots_where_it_is_closed() -> Non
 
 
 def test_what_a_sum_and_a_product_are_made_from_is_that_of_paper() -> None:
-    one, panel = cells.dependencies({"": ("successor", "1399"), " ": ("addition", "327+845")}, 1).axes
-    assert (lit(one), lit(panel)) == (["9"], ["2", "4"])
+    problems = {"": ("successor", "1399"), " ": ("addition", "327+845")}
+    needed = [[lit(panel) for panel in cells.dependencies(problems, step).axes] for step in range(3)]
+    assert needed == [[["9"], ["7", "5"]], [["9"], ["2", "4"]], [["3"], ["3", "8"]]]
+    one, panel = cells.dependencies(problems, 1).axes
     carries = [
         [text.get_text() for text in each.texts if text.get_position()[1] > top]
         for each, top in ((one, 3.2), (panel, 4.2))

@@ -147,13 +147,10 @@ class AllContexts:
             self.poor |= look.poor
         for shape, poor in self.poor.items():
             self.known.setdefault(shape, {}).update(poor)
-        self.weights = {
-            shape: {
-                name: self.weights.get(shape, {}).get(name, 0.0) / 2 + (name in self.poor.get(shape, {}))
-                for name in known
-            }
-            for shape, known in self.known.items()
-        }
+        for shape, known in self.known.items():
+            weights, poor = self.weights.setdefault(shape, {}), self.poor.get(shape, {})
+            for name in known:
+                weights[name] = weights.get(name, 0.0) / 2 + (name in poor)
         return wrong
 
     def certificates(self) -> tuple[Certificate, ...]:

@@ -13,7 +13,7 @@ from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.spans import SpanLines, to_itself
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.calibration.of_model import sparsest
+from abc_nb.calibration.of_model import SHARES, sparsest
 from abc_nb.certificates.sights import determined
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.language.mixture import TextBatch, draw, solved
@@ -25,7 +25,7 @@ from abc_nb.problems.spans import END, Pattern
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.writer import logits, rows_of
 
-SHARES = (0.5, 0.4, 0.3, 0.25, 0.2, 0.17, 0.15, 0.14, 0.12, 0.1, 0.07, 0.05)  # a few more than elsewhere
+TRIED = sorted({*SHARES, 0.17, 0.14, 0.12}, reverse=True)  # shares, a few more than elsewhere
 PROBLEMS, TOGETHER = 512, 64  # problems over which attention is averaged, so many at a time
 
 
@@ -54,7 +54,7 @@ def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longes
         return float(determined(SpanContexts(whole(lines), layers, pattern)))
 
     averages = average_attention(model, texts, layout)
-    return whole(sparsest(averages, layout, settings, determines, SHARES).bias)
+    return whole(sparsest(averages, layout, settings, determines, TRIED).bias)
 
 
 def problems(pattern: Pattern, longest: int, seed: int) -> list[str]:

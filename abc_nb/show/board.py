@@ -90,17 +90,17 @@ class Problem(Board):
 
     def look(self, wires: Iterable[tuple[Seen, str]]) -> None:
         """Draw what is seen at the step, each token with the colour of a line to it."""
-        wires, (x, _) = [*wires], self.stem()
+        wires, start = [*wires], (-self.step, NODE)
+        self.stem()
         for number, (seen, color) in enumerate(wires):
             same = [other for other, (its, _) in enumerate(wires) if its == seen]
-            self.wire((x, NODE), self.end(seen, same.index(number), len(same)), color)
-        self.node((x, NODE))
+            self.wire(start, self.end(seen, same.index(number), len(same)), color)
+        self.node(start)
         self.draw({seen for seen, _ in wires})
 
-    def stem(self) -> Point:
+    def stem(self) -> None:
         """A line up from the token that is asked for."""
         self.panel.plot([-self.step] * 2, [0.43, NODE], color=INK, linewidth=1.6, zorder=3)
-        return -self.step, NODE
 
     def draw(self, seen: Collection[Seen]) -> None:
         """Draw all cells, of which those that are seen are lit; a symbol is a cell only where it is seen."""

@@ -3,7 +3,7 @@
 Pictures are drawn and saved within `STYLE` (`matplotlib.rc_context`), which leaves matplotlib's settings as they were.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
@@ -18,7 +18,7 @@ from matplotlib.collections import PatchCollection
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 
 from abc_nb.common import paths
 from abc_nb.common.files import write_bytes
@@ -28,7 +28,7 @@ DENSITY = 200  # pixels an inch of a saved picture
 SCREEN = 100  # pixels an inch of a picture of a fixed size
 COLORS = sns.color_palette("colorblind")
 OPEN_COLOR, CLOSED_COLOR = matplotlib.colormaps["cividis"](1.0), (0.88, 0.88, 0.88)  # yellow, light grey
-OPEN_OR_CLOSED = {"open": OPEN_COLOR, "closed": CLOSED_COLOR}
+OPEN_OR_CLOSED: dict[str, Any] = {"open": OPEN_COLOR, "closed": CLOSED_COLOR}
 STYLE: dict[Any, Any] = sns.axes_style("whitegrid") | sns.plotting_context("paper") | {
     "svg.hashsalt": "abc_nb", "svg.fonttype": "none", "figure.dpi": 110, "savefig.bbox": "tight",
 }  # fmt: skip
@@ -146,10 +146,3 @@ def mask(axes: Axes, open_cells: np.ndarray) -> None:
     axes.pcolormesh(*edges, open_cells, cmap=colors, vmin=0, vmax=1, edgecolor="0.55", linewidth=0.3)
     axes.set(xticks=[], yticks=[], ylim=(rows - 0.5, -0.5))
     axes.grid(False)
-
-
-def legend(where: Axes | Figure, colors: Mapping[str, Any] = OPEN_OR_CLOSED, **options: Any) -> None:
-    """What the colours of cells mean; options are those of `legend`."""
-    patches = [Patch(facecolor=color, edgecolor="0.5", label=name) for name, color in colors.items()]
-    look: dict[str, Any] = {"loc": "outside upper center", "ncols": len(colors), "frameon": False}
-    where.legend(handles=patches, **look | options)

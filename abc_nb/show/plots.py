@@ -10,13 +10,14 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from abc_nb.analysis.attention import HeadMap
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
 from abc_nb.analysis.statistics import median_seed
 from abc_nb.problems.layouts import EOS
 from abc_nb.problems.tasks import TRAINED
-from abc_nb.show.pictures import COLORS, STYLE, heat_map, legend, mask, new_figure, outline, with_tokens
+from abc_nb.show.pictures import COLORS, OPEN_OR_CLOSED, STYLE, heat_map, mask, new_figure, outline, with_tokens
 from abc_nb.show.titles import length_unit, named, of_model
 
 # Colours of models, and of a task.
@@ -79,7 +80,8 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     some = [name * (row % 5 == 1) for row, name in enumerate(queries, 1)]
     with_tokens(extended, once(keys), some, size=9)
     extended.set(title="2. Its lines, extended: a new model's bias")
-    legend(extended, loc="upper left", ncols=1, fontsize=9, frameon=True)
+    patches = [Patch(facecolor=color, edgecolor="0.5", label=name) for name, color in OPEN_OR_CLOSED.items()]
+    extended.legend(handles=patches, loc="upper left", fontsize=9, frameon=True)
     for panel in (seen, extended):
         panel.set(xlabel="token of the problem (a, b: digits)", ylabel="output token, units first")
     seen.set(ylabel=f"first {rows_shown} output tokens, units first")
