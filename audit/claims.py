@@ -26,9 +26,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from abc_nb.analysis import statistics
 from abc_nb.show import titles
-from audit import DATA
+from audit import DATA, statistics
 from audit.measures import frame, measured
 from audit.models import PAPER_BATCH
 from audit.results import Results

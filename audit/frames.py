@@ -7,7 +7,6 @@ from dataclasses import replace
 import pandas as pd
 
 from abc_nb.analysis.results import identity
-from abc_nb.analysis.statistics import ends, median_seed
 from abc_nb.bias.window import Window
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
@@ -19,7 +18,7 @@ from abc_nb.specs.spec import spec
 from audit import DATA
 from audit.models import BASELINES, WIDTHS
 from audit.results import Results
-from audit.statistics import BAR, medians, over_seeds
+from audit.statistics import BAR, ends, medians, over_seeds
 from audit.studies import ABLATED, GROUPS, STUDIES, corner
 
 
@@ -44,7 +43,7 @@ def ablations(found: Results) -> pd.DataFrame:
     names = [*found.there([Name(task, "abc-unpractised") for task in ABLATED]), *found.names("ablations")]
     rows, runs = found.evaluation(names), [(run, run.bias()) for run in found.runs(names)]
     lines = pd.DataFrame([identity(run) | {"lines": len(bias.lines) if bias else 0} for run, bias in runs])
-    kept = lines.groupby(["task", "model"], sort=False).lines.agg(median_seed).reset_index()
+    kept = lines.groupby(["task", "model"], sort=False).lines.quantile(0.5, interpolation="lower").reset_index()
     rows = rows[(rows.length == 60) & rows.model.isin(kept.model)]
     table = over_seeds(rows).drop(columns=["length", "regime"]).merge(kept, how="left", on=["task", "model"])
     order = list(dict.fromkeys(table.task))  # the rows of each task together

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from abc_nb.analysis.statistics import ends
 from abc_nb.language.evaluation import TESTS
 from abc_nb.runs.store import Run
+from audit.statistics import ends
 
 
 def compared(runs: Mapping[str, Sequence[Run]]) -> pd.DataFrame:

@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
-from abc_nb.analysis.statistics import ends, percent
 from abc_nb.problems.tasks import Task, single
 from abc_nb.show.cells import followed
 from abc_nb.show.pictures import CLOSED_COLOR, COLORS, STYLE, WIDTH, heat_map, new_figure, outline, with_tokens
 from abc_nb.show.plots import colors_of, curves, length_axis
 from abc_nb.show.titles import length_unit, named, of_model, of_task
 from abc_nb.specs.names import ARITHMETIC
+from audit.statistics import ends, percent
 
 PAGE = 7.2  # inches: heads side by side
 USUAL = [of_task(task) for task in ARITHMETIC]  # the order of colours

@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 
 from abc_nb.analysis import certified
-from abc_nb.analysis.statistics import percent
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.runs.store import Run
@@ -19,6 +18,7 @@ from audit import DATA
 from audit.claims import VERDICTS
 from audit.ledger import ledger, unlike_the_paper, usual_size
 from audit.results import Results
+from audit.statistics import percent
 from audit.studies import names_of, studies_of
 
 SHOWN_LENGTHS = (6, 10, 60)

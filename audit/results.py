@@ -10,11 +10,11 @@ import pandas as pd
 
 from abc_nb.analysis import results
 from abc_nb.analysis.results import identity
-from abc_nb.analysis.statistics import ends
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.specs.experiment import Name
 from abc_nb.specs.spec import spec
+from audit.statistics import ends
 from audit.studies import names_of
 
 

@@ -13,7 +13,6 @@ import pandas as pd
 from scipy.stats import fisher_exact, t
 
 from abc_nb.analysis import certified
-from abc_nb.analysis.statistics import ends
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.problems.tasks import Task
@@ -28,6 +27,7 @@ from audit import DATA
 from audit.ledger import ledger
 from audit.report import LENGTHS, ROWS
 from audit.results import Results
+from audit.statistics import ends
 from audit.studies import names_of
 
 ALARM = 0.01  # chance that any count of the table differs where chance alone is at work

@@ -33,6 +33,11 @@ RETRAINING = training(
     replace(DEFAULT, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256),
     replace(LONG, steps=20_000, hold=10_000),
 )
+# Algorithm 1 with positions, where nothing shows that it cannot be learned: until it is, or ten times as many steps.
+SHORT_LONGER, RETRAINING_LONGER = (
+    recipes | {"quick": replace(own := recipes["quick"], steps=10 * own.steps, hold=10 * own.hold, learned=0.99)}
+    for recipes in (SHORT, RETRAINING)
+)
 # Few numbers are trained, and slowly: after 300 steps Addition and Successor were not learned at their three widths.
 SLOWER = {"steps": 3000, "hold": 2000, "learned": 0.99, "validate_every": 50}
 LOW_RANK = {profile: replace(recipe, optimizer="adamw") for profile, recipe in RETRAINING.items()}

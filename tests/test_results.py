@@ -12,7 +12,6 @@ import pytest
 from conftest import Folders
 from helpers import rows
 
-from abc_nb.analysis.statistics import percent
 from abc_nb.common.errors import InputError
 from abc_nb.runs import store
 from abc_nb.show import pictures, tables
@@ -99,7 +98,7 @@ def test_median_worst_and_best_over_seeds_are_those_of_numpy() -> None:
     ],
 )
 def test_a_percentage_is_not_rounded_to_all_or_nothing(value: float, text: str, short: str) -> None:
-    assert (percent(value), percent(value, 0)) == (text, short)
+    assert (statistics.percent(value), statistics.percent(value, 0)) == (text, short)
     panel = pictures.new_figure(1)[1][0]
     plots.percent_map(panel, pd.DataFrame([[value]]), "")
     assert [each.get_text() for each in panel.texts] == [short]

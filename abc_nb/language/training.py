@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -114,41 +113,20 @@ def contexts_of_text(model: Transformer) -> list[SpanContexts]:
 
 
 def practise_language(
-    model: Transformer,
-    mixture: Mixture,
-    recipe: TrainingConfig,
-    seed: int,
-    rounds: int,
-    report: Report | None = None,
+    model: Transformer, mixture: Mixture, recipe: TrainingConfig, seed: int, rounds: int, report: Report | None = None
 ) -> Practised:
-    """Train a model on until every pattern is certified, at most so many rounds; `recipe` is that of one round.
+    """Train a model on until every pattern is certified, at most twice so many rounds; `recipe` is that of one round.
 
-    Where they are not enough, practice begins again at a fifth of the rate, since at the whole rate the last wrong
-    contexts come and go.
+    The second half is at a fifth of the rate, since at the whole rate the last wrong contexts come and go.
     """
-    first = practise_at(model, mixture, recipe, seed, rounds, report)
-    if all(certificate.certified for certificate in first.certificates):
-        return first
-    second, done = practise_at(model, mixture, recipe.slower(), seed, rounds, report), first.progress
-    history = [row | {"step": done.step + row["step"]} for row in second.progress.history]
-    steps, seconds = done.step + second.progress.step, done.seconds + second.progress.seconds
-    return replace(
-        second, wrong=first.wrong + second.wrong[1:], progress=Progress(steps, seconds, done.history + history)
-    )
-
-
-def practise_at(
-    model: Transformer, mixture: Mixture, recipe: TrainingConfig, seed: int, rounds: int, report: Report | None
-) -> Practised:
-    """At most so many rounds at one rate."""
     trial, rows = AllContexts(model, contexts_of_text(model)), Rows(model, mixture, recipe, seed)
     practice = TextPractice(model, mixture, trial, seed)
 
     def fit_round(progress: Progress) -> None:
-        losses = as_rounded(model, practice.losses)
-        fit(model, losses, recipe, seed, rows.validate, progress=progress, report=report)
+        rates, losses = recipe if progress.round <= rounds else recipe.slower(), as_rounded(model, practice.losses)
+        fit(model, losses, rates, seed, rows.validate, progress=progress, report=report)
 
-    return until_certified(model, trial, fit_round, rounds, Progress(), report)
+    return until_certified(model, trial, fit_round, 2 * rounds, Progress(), report)
 
 
 class TextPractice:

@@ -14,7 +14,6 @@ from matplotlib.patches import Patch
 
 from abc_nb.analysis.attention import HeadMap
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
-from abc_nb.analysis.statistics import median_seed
 from abc_nb.problems.layouts import EOS
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.show.pictures import COLORS, OPEN_OR_CLOSED, STYLE, heat_map, mask, new_figure, outline, with_tokens
@@ -45,7 +44,7 @@ def curves(panel: Axes, rows: pd.DataFrame, by: str, colors: dict[str, Any], das
         width = 4.5 - 3.3 * number / max(1, len(colors) - 1)
         dashes = (0, (14 / width, 10 / width)) if name in dashed else "-"
         grouped = (100 * rows[rows[by] == name].set_index("length").accuracy).groupby("length")
-        line = grouped.agg(median_seed)
+        line = grouped.quantile(0.5, interpolation="lower")  # what some seed has
         panel.plot(line.index, line, linestyle=dashes, linewidth=width, color=color, label=name)
         panel.fill_between(line.index, grouped.min(), grouped.max(), color=color, alpha=0.18, linewidth=0)
     length_axis(panel, int(rows.length.max()))
@@ -123,6 +122,14 @@ def once(keys: Sequence[str]) -> list[str]:
     return [key if place == len(run) // 2 else "" for run in runs for place, key in enumerate(run)]
 
 
+def slip(axis: Axes, weights: np.ndarray, needed: np.ndarray) -> None:
+    """An arrow from a cell that is needed to what is seen instead, in the row in which most is seen elsewhere."""
+    seen = np.where(needed.any(1, keepdims=True) & ~needed, weights, 0)
+    row, column = np.unravel_index(seen.argmax(), seen.shape)
+    looks = {"arrowstyle": "->", "color": "white", "linewidth": 1.5, "shrinkA": 0, "shrinkB": 0}
+    axis.annotate("", (column, row), (needed[row].argmax(), row), arrowprops=looks)
+
+
 @rc_context(STYLE)
 def attention_maps(heads: Sequence[HeadMap], across: int = 0) -> Figure:
     """Heads on one scale (figures 5, 6), to the end tokens; wrong tokens are red, needed cells framed."""
@@ -137,6 +144,8 @@ def attention_maps(heads: Sequence[HeadMap], across: int = 0) -> Figure:
         image = heat_map(axis, head.weights[:rows, :columns], vmin=0, vmax=1, aspect="equal")
         with_tokens(axis, head.keys[:columns], head.outputs[:rows], size=9, right=head.right[:rows])
         outline(axis, head.needed[:rows, :columns])
+        if not all(head.right):
+            slip(axis, head.weights[:rows, :columns], head.needed[:rows, :columns])
         title = f"{head.title}: {'right' if all(head.right) else 'wrong'}"
         axis.set(title=textwrap.fill(title, max(18, 2 * columns)), xlabel=head.xlabel)
     for axis in axes[::across]:
