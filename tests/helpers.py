@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
@@ -21,7 +20,6 @@ from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unar
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.spans import VOCABULARY
 from abc_nb.problems.tasks import Task
-from abc_nb.runs import runner, store
 from abc_nb.runs.store import TABLES, Run
 from abc_nb.specs.experiment import Name
 from abc_nb.specs.spec import Spec, spec
@@ -176,23 +174,6 @@ def rows(model: str, accuracy: dict[int, list[float]], task: str = "Addition") -
         for seed, value in enumerate(values)
     ]
     return pd.DataFrame(made)
-
-
-def interrupted_and_resumed(chosen: Spec, monkeypatch: pytest.MonkeyPatch) -> store.Run:
-    """The run of four steps that was stopped after three, was not there then, and went on."""
-    monkeypatch.setattr(Training, "every", -1.0)
-
-    def stop(progress: Progress) -> None:
-        if progress.step == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        runner.ensure(chosen, 0, stop)
-    assert store.find(chosen, 0) is None
-    steps: list[int] = []
-    run = runner.ensure(chosen, 0, lambda progress: steps.append(progress.step))
-    assert steps == [4]
-    return run
 
 
 def assert_open_keys_are(keys: OpenKeys, matrix: Tensor) -> None:

@@ -17,12 +17,10 @@ from abc_nb.analysis import wiring
 from abc_nb.analysis.contexts import contexts_met
 from abc_nb.analysis.results import Results
 from abc_nb.api import load
-from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, Causal
+from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import Line, Lines
-from abc_nb.bias.window import Near
 from abc_nb.model.positions import Relative
 from abc_nb.problems.drawing import training_operands
-from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import NUMBERS, Task
 from abc_nb.runs.store import Run
@@ -118,22 +116,6 @@ def test_a_row_has_the_range_of_losses_before_practice_and_the_worst_of_tasks_an
         "certified": "1 of 2",
     }
     assert table.loc["text", ["lowest loss", "6 digits", "certified"]].tolist() == ["1.000", "–", "–"]
-
-
-@pytest.mark.parametrize("name", ["cross", "self"])
-@pytest.mark.parametrize("layout", [unary(7), binary_natural(6, "+", 6), binary_natural(5, "*", 1)], ids=str)
-@pytest.mark.parametrize("reach", [0, 2])
-def test_far_digits_are_closed_and_nothing_else(layout: Layout, reach: int, name: Attention) -> None:
-    """A key is far by the digit that its token is: the first input of the decoder is `$`, the next the units."""
-    long = [one for one in layout.operands if one.places == layout.width]  # a short factor is needed at every place
-    places = {int(column): place for one in long for place, column in enumerate(one.columns)}
-    written = [None, *range(layout.target_length)]  # the place of each token that the decoder has read
-    dense, usual = Near(reach).dense(layout, name, 0, 4)[0], Causal().dense(layout, name, 0, 4)
-    for query in range(layout.target_length):
-        for key in range(dense.shape[1]):
-            place = places.get(key) if name == "cross" else written[key]
-            away = place is not None and (abs(place - query) if name == "cross" else query - place) > reach
-            assert dense[query, key] == (CLOSED if away else 0.0 if usual is None else usual[0, query, key])
 
 
 CLIP = 3

@@ -45,7 +45,3 @@ def test_the_documented_way_from_attention_to_a_bias_runs_as_it_stands() -> None
     assert (names["longer"][:, torch.arange(1000), 1000 - torch.arange(1000)] == 0).all()
     exec(own, names)
     assert names["calibrated"].bias.lines
-
-
-def test_every_name_that_the_package_offers_is_there() -> None:
-    assert [name for name in abc_nb.__all__ if getattr(abc_nb, name, None) is None] == []

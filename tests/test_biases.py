@@ -13,7 +13,7 @@ from abc_nb.bias import Line, Lines
 from abc_nb.bias.alibi import ALiBi
 from abc_nb.bias.base import Attention, Bias, Causal
 from abc_nb.bias.spans import SpanLines
-from abc_nb.bias.window import Near, Sides, Window
+from abc_nb.bias.window import Sides, Window
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Record
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -103,7 +103,7 @@ LINES = Lines(
     2, (Line("cross", 0, 0, "antidiagonal", "operand 1", 0, 0.5), Line("self", 1, 1, "vertical", SOS, 0, 1.0))
 )
 BIASES = [
-    Causal(), ALiBi(), ALiBi(cross=True), PlacedALiBi(cross=True), RunningALiBi(), Near(1), Window(), Window(2, "both"),
+    Causal(), ALiBi(), ALiBi(cross=True), PlacedALiBi(cross=True), RunningALiBi(), Window(), Window(2, "both"),
     Window(1, "none"),
     LINES, Lines.one_key_per_head(LAYOUT, 2, 2), Lines.by_head(LAYOUT, 2, 2), *SHUT,
 ]  # fmt: skip
@@ -146,7 +146,7 @@ def test_no_output_depends_on_later_tokens_and_decoding_gives_the_same(bias: Bia
 @pytest.mark.parametrize("bias", BIASES, ids=lambda bias: repr(bias)[:40])
 @torch.no_grad()
 def test_in_a_decoder_only_model_no_token_of_the_problem_depends_on_later_ones(bias: Bias) -> None:
-    """ALiBi let them; `Near` failed with an error of shapes."""
+    """ALiBi let them."""
     model, source = made(bias, "decoder-only"), tokens(LAYOUT.source_length, 1)
     changed = source.clone()
     changed[:, 5:] = (changed[:, 5:] + 1) % 14
@@ -160,7 +160,7 @@ def test_in_a_decoder_only_model_no_token_of_the_problem_depends_on_later_ones(b
 
 
 @pytest.mark.parametrize("layout", [Task("addition").layout(4, how) for how in ("units-first", "as-written")])
-@pytest.mark.parametrize("bias", [ALiBi(cross=True), Near(), Window()])
+@pytest.mark.parametrize("bias", [ALiBi(cross=True), Window()])
 def test_a_bias_that_slides_refuses_operands_or_an_answer_in_the_other_order(bias: Bias, layout: Layout) -> None:
     with pytest.raises(InputError, match="units last and answers with the units first: take Lines"):
         bias.dense(layout, "cross", 0, 2)

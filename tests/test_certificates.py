@@ -51,18 +51,6 @@ def test_contexts_are_the_same_in_small_blocks(monkeypatch: pytest.MonkeyPatch) 
     assert any(len([*contexts.blocks(shape)]) > 1 for shape in contexts.shapes)
 
 
-def test_states_are_the_same_however_few_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    sampler = sampler_of("n-by-1")
-    model = model_of(sampler, bias_of("n-by-1", "decoder-only"))
-    contexts = NumberContexts(model.config, sampler)
-    shape, block = next((shape, block) for shape in contexts.shapes for block in contexts.blocks(shape))
-    together = logits_of(model, contexts, shape, block)
-    alone = [logits_of(model, contexts, shape, block.part(slice(i, i + 1))) for i in range(20)]
-    torch.testing.assert_close(torch.cat(alone), together[:20], atol=1e-4, rtol=1e-4)
-    monkeypatch.setattr("abc_nb.certificates.states.ROWS", 7)
-    torch.testing.assert_close(logits_of(model, contexts, shape, block), together, atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("task", [*TASKS, "n-by-2"])
 def test_counterexamples_are_wrong_when_decoded(task: str) -> None:

@@ -236,9 +236,10 @@ def test_an_exponential_is_within_what_certificates_allow_for() -> None:
 
 
 def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("abc_nb.certificates.states.ROWS", 7)
     sampler, found = sampler_of("successor"), []
     model, before = model_of(sampler, bias_of("successor", "decoder-only")), torch.get_num_threads()
+    whole = certify_model(model, sampler)
+    monkeypatch.setattr("abc_nb.certificates.states.ROWS", 7)
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
@@ -248,3 +249,4 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
     finally:
         torch.set_num_threads(before)
     assert found[0] == found[1]
+    assert made.wrong == whole.wrong and made.margin == pytest.approx(whole.margin, abs=1e-4)

@@ -73,12 +73,6 @@ def test_without_certificates_tables_are_empty() -> None:
     assert all(table(nothing).empty for table in tables), "nothing of this profile is shipped"
 
 
-def test_all_practised_models_without_a_certificate_are_counted_by_kind() -> None:
-    """Of all seeds and bases, but not second attempts; a language model is certified if all its forms are."""
-    assert audited.uncertified("abs") == {}
-    assert audited.uncertified("abc") == {"Parity": 2, "decoder-only": 7}
-
-
 # ---- wrong problems ----
 
 

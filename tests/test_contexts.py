@@ -9,7 +9,8 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from certifying import UNNEEDED, bias_of, model_of, sampler_of, table_model
+from certifying import UNNEEDED, bias_of, logits_of, model_of, rows, sampler_of, table_model
+from torch.testing import assert_close
 
 from abc_nb import InputError, Task
 from abc_nb.bias import Line, Lines
@@ -27,6 +28,7 @@ from abc_nb.problems.machines import elementary
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.spans import END, VOCABULARY, Pattern, tokens_of
 from abc_nb.problems.tasks import Width
+from abc_nb.training.evaluation import evaluating
 
 Seen = dict[
     tuple[object, ...], set[int]
@@ -148,8 +150,8 @@ def problems_in_a_text(pattern: Pattern, longest: int) -> Iterator[Batch]:
             numbers = ["".join(digits) for digits in operands]
             answer = tokens_of("=" + pattern.answer(numbers) + END)
             of_length[len(answer)].append((tokens_of(pattern.problem(numbers)[:-1]), answer))
-        for rows in of_length.values():
-            sources, targets = zip(*rows, strict=True)
+        for same in of_length.values():
+            sources, targets = zip(*same, strict=True)
             yield Batch(torch.tensor(sources), torch.tensor(targets), layout)
 
 
@@ -191,18 +193,24 @@ TABLES: list[tuple[Task, list[Width], int, tuple[Line, ...]]] = [
 def test_contexts_of_tables_are_among_those_that_are_tried(
     task: Task, widths: list[Width], drawn: int, more: tuple[Line, ...]
 ) -> None:
-    """Of all problems of some sizes, or of some that are `drawn`; and no context is tried with two tokens."""
-    sampler, rng = Sampler(task), np.random.default_rng(0)
-    contexts: Contexts = TableContexts(table_model(task, more).config, sampler)
+    """Of all problems of some sizes, or of some that are `drawn`; and no context is tried with two tokens.
+
+    A context alone gives the logits that it has in a problem.
+    """
+    sampler, rng, model = Sampler(task), np.random.default_rng(0), table_model(task, more)
+    contexts: Contexts = TableContexts(model.config, sampler)
     known = {shape: {row for block in contexts.blocks(shape) for row in rows(block)} for shape in contexts.shapes}
     assert sum(map(len, known.values())) <= sum(contexts.counts.values())
     for width in widths:
         some = partial(sampler.draw, np.empty(0, np.int64), drawn, width, rng)
         operands = some() if drawn else every_operand(task, task.operand_places(width))
         batch = sampler.batch(operands, width)
+        with evaluating(model):
+            logits = model(batch.source, batch.target[:, :-1], batch.layout)
         for step in range(batch.layout.target_length):
             shape, block = contexts.seen(batch, step)
             assert {*rows(block)} <= known[shape]
+            assert_close(logits_of(model, contexts, shape, block), logits[:, step], atol=1e-4, rtol=1e-4)
     assert determined(contexts)
 
 
@@ -215,8 +223,3 @@ def test_a_token_that_follows_from_a_cell_out_of_sight_is_not_determined() -> No
         others = tuple(other for other in config.bias.lines if replace(other, head=0) != replace(line, head=0))
         contexts = TableContexts(replace(config, bias=replace(config.bias, lines=others)), Sampler(task))
         assert not determined(contexts)
-
-
-def rows(block: object) -> list[tuple[int, ...]]:
-    values, right = block.values, block.right  # type: ignore[attr-defined]
-    return [*map(tuple, np.column_stack([values, right]).tolist())]

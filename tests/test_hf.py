@@ -404,16 +404,3 @@ def test_what_a_bias_does_not_work_with_is_said_in_use() -> None:
             torch.export.export(model, (tokens,), {"use_cache": False})
     assert model.config._attn_implementation == "sdpa"
     assert "init_continuous_batching" not in vars(model)
-
-
-@torch.no_grad()
-def test_a_model_whose_weights_wait_elsewhere_takes_a_bias() -> None:
-    accelerate = pytest.importorskip("accelerate")
-    tokens, model = sequences(), made(llama)
-    with hf.attach(model, Drawn(), LAYOUT):
-        wanted = model(tokens).logits
-    accelerate.cpu_offload(model, torch.device("cpu"))
-    assert all(weights.is_meta for weights in model.parameters())
-    with hf.attach(model, Drawn(), LAYOUT):
-        assert torch.equal(model(tokens).logits, wanted)
-        assert hf.averaged_attention(model, tokens, LAYOUT)["cross", 0].isfinite().all()

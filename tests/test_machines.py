@@ -110,6 +110,8 @@ def test_a_machines_table_of_cells_is_its_simulation(table: dict[str, str]) -> N
     task = Task.of(rule)
     cells = task.cells(task.read(f"{' '.join(row)} * {' '.join('0' * len(rows))}"))[0, :, ::-1]
     assert [[task.digits[number] for number in one] for one in cells] == rows
+    if table is BUSY_BEAVER:
+        assert rows[107] == rows[-1] != rows[106] and "".join(rows[-1]).count("1") == 13
 
 
 # ---- other rules
@@ -240,11 +242,6 @@ def test_a_run_is_right_only_if_every_cell_is() -> None:
     spec = specify_task(Task.of(turing(BUSY_BEAVER)), "abs-unpractised", "quick")
     taught = Taught(spec.build(0), spec.sampler, None, ())  # type: ignore[arg-type]
     assert study.right_cells(taught, study.busy_beaver()) == 0
-
-
-def test_lines_are_counted_without_docstring_and_empty_lines() -> None:
-    assert study.lines_of(catalogue.successor) == 4
-    assert study.lines_of(chomsky.reverse_string) == 3
 
 
 @pytest.mark.slow

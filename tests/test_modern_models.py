@@ -1,7 +1,6 @@
 """Each later baseline as a model: its parameters are trained, its tests fit, and training shows what it needs."""
 
 from dataclasses import replace
-from itertools import product
 from typing import cast
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from helpers import SAMPLER, TINY, build
 from torch import Tensor
 
-from abc_nb.specs import recipes as profiles
 from abc_nb.specs.spec import spec
 from abc_nb.training.problems import loss_of, phases
 from audit.models import MODERN
@@ -27,15 +25,6 @@ def test_every_parameter_of_the_encoding_gets_a_gradient(name: str) -> None:
     for key in owned:
         moves = cast(Tensor, gradients[key]) != 0
         assert moves.any() or key.endswith("network.2.bias"), key  # the same for all keys of a head: softmax drops it
-
-
-@pytest.mark.parametrize("name", MODERN)
-def test_its_longest_test_fits(name: str) -> None:
-    """Where a table ends, an evaluation would end in an error."""
-    for task, profile in product(("parity", "n-by-1", "listops-max"), profiles.PROFILES):
-        chosen = spec(f"{task}-{name}", profile)
-        length = max(length for length, _ in chosen.tests)
-        assert chosen.model.position.fits(chosen.task.layout(chosen.task.width(length, chosen.sampler.regime)))
 
 
 @pytest.mark.parametrize(("name", "clip"), [("addition-rpe-short-by-place", 4), ("parity-rpe-short", 11)])

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import abc_nb
-from abc_nb import Input, InputError, Rule, Sampler, Task, cell, operand
+from abc_nb import Input, InputError, Rule, Task, cell, operand
 from abc_nb.bias.lines import Lines
 from abc_nb.common.config import from_data, to_data
 from abc_nb.problems.automaton import automaton_of
-from abc_nb.problems.machines import BUSY_BEAVER, elementary, turing
+from abc_nb.problems.machines import elementary, turing
 from abc_nb.problems.spans import Pattern, spans_in
 from abc_nb.problems.tasks import REGISTRY
 from abc_nb.specs.spec import specify_task
@@ -71,23 +71,6 @@ def test_an_elementary_automaton_is_its_definition(number: int, first: list[int]
     assert task.typed(task.read(problem)) == problem
     cells = task.cells(task.read(problem))[0, :, ::-1].tolist()
     assert cells == life(number, first, rows)
-
-
-def test_the_busy_beaver_halts_after_107_steps_with_13_ones() -> None:
-    """Row by row beside a simulator that has a tape and a head."""
-    task = Task.of(turing(BUSY_BEAVER, "beaver"))
-    tape, at, state, rows = ["0"] * 40, 20, "A", list[list[str]]()
-    while True:
-        rows.append([state + symbol if place == at else symbol for place, symbol in enumerate(tape)])
-        if state == "H":
-            break
-        symbol, move, state = BUSY_BEAVER[state + tape[at]]
-        tape[at], at = symbol, at + (1 if move == "R" else -1)
-    assert len(rows) == 108 and tape.count("1") == 13
-    problem = f"{' '.join(rows[0])} * {' '.join('0' * 110)}"
-    cells = task.cells(task.read(problem))[0, :, ::-1]
-    assert [[task.digits[number] for number in row] for row in cells] == [*rows, rows[-1], rows[-1]]
-    assert task.right_answer(problem).split() == rows[-1] and task.typed(task.read(problem)) == problem
 
 
 def test_what_is_no_machine_is_refused() -> None:
@@ -167,15 +150,3 @@ def test_a_readers_rule_is_data_and_stands_in_a_text() -> None:
     for wrong in (Task.of(RULE_110), Task("n-by-n"), Task("direct-n-by-n"), Task("listops-sm"), Task("addition", 11)):
         with pytest.raises(InputError, match="cannot be written into a text"):
             Pattern(wrong, "{a}+{b}=")
-
-
-def test_lines_by_hand_show_every_address_that_a_rule_reads() -> None:
-    task = Task.of(RULE_110)
-    lines = {(line.direction, line.span, line.offset) for line in bias_of(task).lines}
-    above = {("above", "output", columns + 1) for columns in (-1, 0, 1)}
-    assert above | {("antidiagonal", "operand 1", 0), ("by row", "operand 2", 0)} <= lines
-    assert {line.head for line in bias_of(task).lines if line.attention == "cross"} <= {*range(5)}
-
-
-def bias_of(task: Task) -> Lines:
-    return Lines.one_key_per_head(Sampler(task).task.layout((3, 3)), 5, 1)

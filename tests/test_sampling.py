@@ -47,18 +47,6 @@ def test_split_is_seven_to_one_disjoint_and_complete() -> None:
     np.testing.assert_array_equal(np.sort(np.concatenate([train, validation])), np.arange(2**20 + 1))
 
 
-@pytest.mark.parametrize("name", REGISTRY)
-def test_batches_follow_from_seed_and_step(name: str) -> None:
-    sampler, again = (Sampler(Task(name), width_count=3) for _ in range(2))
-    batch = sampler.training_batch(seed=3, step=7, size=64)
-    assert same(batch, again.training_batch(seed=3, step=7, size=64))
-    assert not same(batch, sampler.training_batch(seed=3, step=8, size=64))
-    assert not same(batch, sampler.training_batch(seed=4, step=7, size=64))
-    averaged = sampler.calibration_batch(3, 50)
-    assert averaged.layout == sampler.task.layout(sampler.widest)
-    assert same(averaged, again.calibration_batch(3, 50)) and not same(averaged, sampler.calibration_batch(4, 50))
-
-
 @pytest.mark.parametrize(
     ("name", "base", "arrangement", "regime"),
     [

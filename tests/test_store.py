@@ -143,11 +143,5 @@ def test_whatever_a_command_leaves_among_runs_is_readable_by_what_reads_them(
     assert main(["list", "parity*", *smoke]) == 0 and "parity-abc" in capsys.readouterr().out
 
 
-def test_tests_are_no_change_of_a_run() -> None:
-    with pytest.raises(InputError, match="cannot set 'tests="):
-        spec("addition-abc-unpractised", changes=["tests=[[6,10]]"])
-    assert replace(spec("addition-abc"), tests=((6, 10),)).key(0) == spec("addition-abc").key(0)
-
-
 def test_shipped_results_are_small() -> None:
     assert sum(path.stat().st_size for path in paths.SHIPPED.rglob("*") if path.is_file()) < 95 * 2**20

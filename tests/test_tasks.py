@@ -121,19 +121,6 @@ def test_the_automaton_of_a_task_writes_what_the_task_does(name: str) -> None:
     assert (rules.digits[0] == 0).all()
 
 
-@given(NUMBERS, NUMBERS)
-def test_the_larger_number_comes_first(first: int, second: int) -> None:
-    larger, smaller = max(first, second), min(first, second)
-    assert Task("subtraction").right_answer(f"{larger} - {smaller}") == str(larger - smaller)
-
-
-@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=60))
-def test_a_walk_around_the_ring_ends_at_the_sum_of_its_steps(steps: list[int]) -> None:
-    task, problem = Task("cycle-navigation"), " ".join(map(str, steps))
-    assert task.right_answer(problem) == str(sum(steps) % 5)
-    assert task.typed(task.read(problem)) == problem
-
-
 def test_only_steps_are_drawn() -> None:
     task = Task("cycle-navigation")
     batch = Sampler(task).training_batch(0, 3, 200)

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import Folders
-from helpers import SAMPLER, TINY, assert_same_result, build, interrupted_and_resumed
+from helpers import SAMPLER, TINY, build
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
@@ -15,10 +14,9 @@ from torch import Tensor
 from abc_nb.model import lora
 from abc_nb.model.eight_bits import packed, split, unpacked, value
 from abc_nb.model.transformer import Transformer
-from abc_nb.runs import runner, store
+from abc_nb.runs import runner
 from abc_nb.runs.store import Run
 from abc_nb.specs.experiment import Name
-from abc_nb.training.problems import loss_of
 
 CONFIG = replace(TINY, decoder_layers=2)
 
@@ -50,13 +48,6 @@ def is_adapted(name: str) -> bool:
     return name.endswith((".query.weight", ".key.weight"))
 
 
-def test_a_gradient_reaches_the_low_rank_matrices_alone() -> None:
-    model = adapted()
-    loss_of(model, SAMPLER.training_batch(0, 0, 8))[0].backward()
-    reached = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.abs().max() > 0}
-    assert reached == {name for name, _ in model.named_parameters() if name.endswith((".a", ".b"))}
-
-
 def test_adaptation_changes_no_output_at_first_follows_from_its_seed_and_disturbs_no_other_random_numbers() -> None:
     found = []
     for seed in (0, 0, 1):
@@ -85,19 +76,15 @@ def test_a_merged_model_is_an_ordinary_one_whose_change_has_no_more_than_the_ran
         torch.testing.assert_close(outputs(merged), expected)
 
 
-def test_an_adapted_run_changes_queries_and_keys_alone_and_goes_on_where_it_was_interrupted(
-    run: Run, folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_adapted_run_changes_queries_and_keys_alone(run: Run) -> None:
     recipe = replace(run.spec.training, optimizer="adamw", learning_rate=0.05)
     adapting = replace(run.spec, identity=Name("successor", "lora", 10), parent=run.spec, start="parent", rank=2)
-    child = interrupted_and_resumed(replace(adapting, training=recipe), monkeypatch)
+    child = runner.ensure(replace(adapting, training=recipe), 0)
     before, after = run.model().state_dict(), child.model().state_dict()
     assert {*after} == {*before} and child.bias() is None
     changed = {name for name in before if not torch.equal(after[name], before[name])}
     assert changed == {name for name in before if is_adapted(name)}
     assert all(1 <= rank_of(after[name] - before[name]) <= 2 for name in changed)
-    elsewhere = child.folder.rename(folders.runs.parent / "interrupted")
-    assert_same_result(store.read(child.spec, 0, elsewhere), runner.ensure(child.spec, 0))
 
 
 NUMBERS = st.floats(-1e4, 1e4, width=32).filter(lambda x: x == 0 or abs(x) > 1e-6)

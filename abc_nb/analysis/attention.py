@@ -1,6 +1,6 @@
 """What a model looks at, on one problem to draw and on many as numbers (v4 section C.3), and with far digits closed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import Attention, key_count
-from abc_nb.bias.window import Near
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.runs.store import Run
-from abc_nb.training.evaluation import TEST_SEED, exact_match, greedy, record
+from abc_nb.training.evaluation import TEST_SEED, greedy, record
 
 
 @dataclass(frozen=True)
@@ -150,15 +149,3 @@ class AttentionStudy:
     def best_maps(self, example: Decoded, *names: Attention) -> list[HeadMap]:
         """The map of each attention's best head."""
         return [example.head(name, *self.ranked_heads(name)[0]) for name in names]
-
-
-def far_digits_closed(runs: Sequence[Run], lengths: Sequence[int], samples: int = 100) -> pd.DataFrame:
-    """Exact match (percent) with far digits open, and closed without training: a row a length, a column a seed."""
-    rows = [f"{length} digits, {how}" for how in ("open", "closed") for length in lengths]
-    shares: dict[int, list[float]] = {}
-    for run in runs:
-        batches = [run.spec.sampler.test_batch(length, samples, TEST_SEED) for length in lengths]
-        tested = [run.model(), run.model().with_bias(Near(2))]
-        right = [exact_match(model, batch).float().mean().item() for model in tested for batch in batches]
-        shares[run.seed] = [round(100 * share, 0) for share in right]
-    return pd.DataFrame(shares, pd.Index(rows, name="digits")).rename_axis(columns="seed")

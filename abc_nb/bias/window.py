@@ -1,12 +1,11 @@
-"""Masks made by hand: the window of attention bias scaffolding (ABS), and what hides far digits."""
+"""The mask of attention bias scaffolding (ABS): a window that moves along with the answer."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
 
-from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, causal, check_order, query_count
+from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, check_order, query_count
 from abc_nb.common.config import check_fields
 from abc_nb.problems.layouts import Layout
 
@@ -45,28 +44,3 @@ class Window(Bias):
         inside = (index >= 0) & (index < keys)
         value = torch.zeros(index.shape).masked_fill(~inside, CLOSED)
         return OpenKeys(index.clamp(0, keys - 1), value[None])
-
-
-@dataclass(frozen=True)
-class Near(Bias):
-    """Far digits are closed, all else is open: to see what they do to a model that was trained with them.
-
-    Far from an output is a digit more than `reach` places from the one that it predicts. The problem's own tokens
-    predict none: in a decoder-only model they see all tokens before them.
-    """
-
-    reach: int = 2  # places
-
-    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
-        if attention == "source":
-            return causal(layout.source_length)
-        check_order(layout)
-        query = torch.arange(layout.target_length)[:, None]
-        if attention == "self":  # the first key is no digit, and the others stand one further on than their places
-            place, matrix = torch.arange(layout.target_length) - 1, causal(layout.target_length)
-        else:  # the digits of a factor of a few are near every place
-            place = torch.full((layout.source_length,), -1)
-            for operand in (each for each in layout.operands if not layout.is_short(each)):
-                place[operand.columns.tolist()] = torch.arange(operand.places)
-            matrix = torch.zeros(1, len(query), len(place))
-        return matrix.masked_fill((place >= 0) & ((place - query).abs() > self.reach), CLOSED)
