@@ -6,8 +6,9 @@ itself, and its finding, in which `Part` says what stands in braces. `data/count
 each part that a finding names, a row as `count` reads it, of which those of one part add up; `runs` decide the claim.
 
 A run is undecided if it never learned its training task (and could have), or was never made though its group needs
-`SEEDS`. Where lines make it impossible to learn a task (C19, C37) a run is decided though it did not. In C32 models
-that know of a digit its place alone are left out of N x 1, where the factor's place is that of the units.
+`SEEDS`. Where lines make it impossible to learn a task (C19, C37), or ten times as many steps did not suffice (C19), it
+is decided though it did not. In C32 models that know of a digit its place alone are left out of N x 1, where the
+factor's place is that of the units.
 
 - A claim about all runs holds if every run agrees, and in part if half of them do or all of one group.
 - A claim that some model does a thing holds if one group does, with most of its runs, and in part if any run does.

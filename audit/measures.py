@@ -29,6 +29,7 @@ from abc_nb.runs.store import Run
 from abc_nb.specs.recipes import PROFILES
 from abc_nb.training.evaluation import TEST_SEED, correct_digits, record
 from audit import connections, encoder_only, unlearnable
+from audit.models import LONGER
 from audit.results import Results, problems, reached
 from audit.statistics import BAR
 from audit.studies import names_of
@@ -269,11 +270,14 @@ def indices(results: Results) -> list[Row]:
 def lacking(results: Results) -> list[Row]:
     """Runs of Algorithm 1, with the percentage of small problems that is `wrong` in any model with these lines.
 
-    NaN of models with positions.
+    It is NaN of models with positions. Some were trained `longer`: ten times as many steps, unless they learned before.
     """
     studies = "algorithm 1", "padded", "deep", "paper size", "paper size and batch"
     names = [name for name in names_of(*studies, profile=results.profile) if name.model.startswith("algorithm-1")]
-    return [accuracies(run) | {"wrong": 100 * unlearnable.of_run(run)} for run in results.existing(names)]
+    return [
+        accuracies(run) | {"wrong": 100 * unlearnable.of_run(run), "longer": run.spec.identity.model in LONGER}
+        for run in results.existing(names)
+    ]
 
 
 def one_attention(results: Results) -> list[Row]:
