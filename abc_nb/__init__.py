@@ -1,5 +1,15 @@
 """abc_nb: small Transformers, arithmetic at any length, attention bias scaffolding and calibration.
 
+How a call travels through the package:
+
+    load, certify   specs.spec(name) -> Spec, all that determines a run; runs.store.find -> Run -> its model
+                    Spec.contexts -> certificates.certify -> Certificate
+    train           runs.runner.ensure -> runs.trainings, parents first (abc <- abc-unpractised <- vanilla):
+                      vanilla            training.problems -> training.fit, the one loop
+                      abc-unpractised    vanilla's averaged attention -> calibration -> Lines -> a new model under them
+                      abc                certificates.practice: look, fit, look, ... until certify finds nothing wrong
+    teach           problems.rules.Rule -> Task -> Spec -> train -> practise -> Taught; nothing is stored
+
 What notebooks and users need is imported when it is first used, so that `import abc_nb` takes no time.
 """
 

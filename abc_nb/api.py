@@ -20,7 +20,7 @@ def load(name: str | Name, seed: int = 0, profile: str = "quick", changes: Seque
     wanted = spec(name, profile, changes)
     run = store.find(wanted, seed)
     if run is None:
-        advice = f"{how_to_train(wanted, seed)}{store.nothing_shipped()}"
+        advice = f"{how_to_train(wanted, seed)}{store.advice_if_incomplete()}"
         raise InputError(f"{wanted.name}, seed {seed}, is not trained yet: {advice}")
     return run
 

@@ -20,7 +20,7 @@ Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows al
 
 INSTALLED = ("list", "compute", "evaluate", "certify")  # commands that work away from the checkout
 OUT_OF_MEMORY = ("allocate memory", "out of memory")  # as torch says it, of the CPU and of a GPU
-MOST = 10_000  # seeds or lengths in one command
+MOST_NUMBERS = 10_000  # seeds or lengths in one command
 LIMITS = {"seed": (0, 2**31 - 1), "length": (1, 100_000), "sample": (1, 1_000_000)}
 
 
@@ -51,8 +51,8 @@ def numbers(kind: str, text: str) -> list[int]:
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
         span = range(number(kind, first), number(kind, last or first) + 1)
-        if not 0 < len(span) <= MOST - len(found):
-            advice = f"give at most {MOST:,} whole numbers, as in 0,1,2 or 0-4"
+        if not 0 < len(span) <= MOST_NUMBERS - len(found):
+            advice = f"give at most {MOST_NUMBERS:,} whole numbers, as in 0,1,2 or 0-4"
             raise argparse.ArgumentTypeError(f"cannot read {text!r}: {advice}")
         found |= dict.fromkeys(span)
     return [*found]

@@ -18,7 +18,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.runs import runner, store
 from abc_nb.runs.store import Run
-from abc_nb.specs.experiment import LANGUAGE, Experiment
+from abc_nb.specs.experiment import LANGUAGE, AnySpec
 from abc_nb.specs.names import matching
 from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import with_intervals
@@ -42,7 +42,7 @@ def show_tests(rows: pd.DataFrame) -> None:
     show(with_intervals(rows.filter(["task", "length", "samples", "correct"])))
 
 
-def experiments(arguments: Namespace) -> list[Experiment]:
+def experiments(arguments: Namespace) -> list[AnySpec]:
     """Those of a pattern, as a profile has them; where it has some, those that it lacks are left out."""
     names = matching(arguments.pattern)
     there = [name for name in names if name.task != LANGUAGE or arguments.profile == "quick"]
@@ -56,7 +56,7 @@ def list_(arguments: Namespace) -> None:
         seeds = " ".join(str(run.seed) for run in runs)
         rows.append((experiment.name, experiment.title, seeds, " ".join(str(run.seed) for run in runs if run.weights)))
     show(pd.DataFrame(rows, columns=["experiment", "model", "seeds_with_results", "seeds_with_weights"]))
-    if advice := store.nothing_shipped():
+    if advice := store.advice_if_incomplete():
         warnings.warn(f"not all results are here: train some{advice}", stacklevel=2)
 
 
@@ -116,10 +116,10 @@ def certify(arguments: Namespace) -> int:
         data = {"experiment": spec(name, profile, changes).name, "profile": profile, "seed": seed}
         data |= {"certificates": [asdict(certificate) for certificate in certificates]}
         write_text(Path(arguments.output), json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    return max(said(certificate) for certificate in certificates)
+    return max(print_certificate(certificate) for certificate in certificates)
 
 
-def said(certificate: Certificate) -> int:
+def print_certificate(certificate: Certificate) -> int:
     """Print what a certificate says; the status is 1 where it does not hold."""
     counted = f"{certificate.contexts:,} contexts in {certificate.seconds:.1f} s, {certificate.wrong:,} wrong"
     print(f"{counted}, smallest margin {certificate.margin:.4g}")

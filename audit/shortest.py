@@ -56,8 +56,8 @@ def hard_operands(task: Task, places: int, count: int, rng: np.random.Generator)
     first[:, -1] = np.maximum(first[:, -1], places > 1)
     if len(rule.inputs) == 1:
         return [first]
-    second = varied_digits(base, count, rule.factor or places, rng)
-    if rule.factor:
+    second = varied_digits(base, count, rule.short_digits or places, rng)
+    if rule.short_digits:
         return [first, second]
     shorter = rng.integers(1, places + 1, count)[:, None]
     second[(np.arange(places) >= shorter) & (rng.random((count, 1)) < 0.5)] = 0

@@ -17,7 +17,7 @@ from abc_nb.certificates.certify import Passes, contexts_of
 from abc_nb.certificates.contexts import Context, Shape
 from abc_nb.certificates.counterexamples import decoded
 from abc_nb.certificates.places import NumberContexts
-from abc_nb.certificates.rounding import Exact
+from abc_nb.certificates.rounding import Unbounded
 from abc_nb.certificates.states import States
 from abc_nb.common.devices import one_thread
 from abc_nb.common.files import write_text
@@ -46,12 +46,12 @@ def wrong(run: Run) -> Iterator[dict[str, Any]]:
     passes, vocabulary = Passes(model, contexts, 1), contexts.task.vocabulary
     with evaluating(model):
         for shape, block in ((own, part) for own in contexts.shapes for part in contexts.blocks(own)):
-            margins, _ = passes.leads(shape, block, passes.plain)
+            margins, _ = passes.leads(shape, block, passes.unbounded)
             chosen = np.flatnonzero(~(margins > 0))
             if not len(chosen):
                 continue
             some = block.part(chosen)
-            logits = States(Exact(model), shape.atoms).take(some.values).logits(shape.root)
+            logits = States(Unbounded(model), shape.atoms).take(some.values).logits(shape.root)
             said, leads = logits.argmax(-1).tolist(), margins[chosen].round(4).tolist()
             for row in range(len(some)):
                 token = {"token": vocabulary[int(some.right[row])], "written": vocabulary[said[row]]}

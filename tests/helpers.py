@@ -57,7 +57,7 @@ def layouts(widths: st.SearchStrategy[int]) -> st.SearchStrategy[Layout]:
 def table(places: Sequence[int], shape: tuple[int, int]) -> Layout:
     """The layout of a product that is written as a table of so many rows and columns."""
     flat = binary_natural(places[0], "*", places[1])
-    return replace(flat, target_length=shape[0] * shape[1] + 1, row=shape[1], above=(1,))
+    return replace(flat, target_length=shape[0] * shape[1] + 1, row_length=shape[1], above=(1,))
 
 
 def half_trained(config: ModelConfig, batch: Batch, vocabulary_size: int, seed: int = 0) -> Transformer:

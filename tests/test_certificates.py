@@ -69,7 +69,7 @@ def test_too_many_contexts_are_refused_with_their_number(monkeypatch: pytest.Mon
     sampler = sampler_of("successor")
     model = model_of(sampler, lines_of("successor"))
     many = certify_model(model, sampler).contexts
-    monkeypatch.setattr(certify, "MOST", many - 1)
+    monkeypatch.setattr(certify, "MOST_CONTEXTS", many - 1)
     with pytest.raises(InputError, match=f"there are {many:,} contexts"):
         certify_model(model, sampler)
 

@@ -67,7 +67,7 @@ def test_contexts_of_shapes_with_one_tree_are_tried_once(monkeypatch: pytest.Mon
     monkeypatch.setattr(Passes, "__call__", lambda *given: tried.append(len(given[2])) or once(*given))
     found = certified(model, sampler)
     fewer, tried[:] = sum(tried), []
-    monkeypatch.setattr(alike, "MOST", 0)
+    monkeypatch.setattr(alike, "REMEMBERED", 0)
     every = certified(model, sampler)
     assert fewer < sum(tried) == every.contexts == found.contexts and Passes.leads is leads
     assert (found.wrong, found.margin, found.counterexamples) == (every.wrong, every.margin, every.counterexamples)

@@ -16,7 +16,7 @@ from abc_nb.bias.base import CLOSED
 from abc_nb.certificates import few_keys
 from abc_nb.certificates.certify import Passes, contexts_of
 from abc_nb.certificates.contexts import Block, Contexts, Shape
-from abc_nb.certificates.rounding import MOST, AtOnce, Rounding
+from abc_nb.certificates.rounding import ROUNDINGS, AtOnce, Rounding
 from abc_nb.certificates.states import States
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -212,7 +212,7 @@ def test_both_ways_give_what_the_formula_gives(
     with torch.inference_mode():
         compiled = few_keys.mixed(asked, table, rows, bias)
         torch.testing.assert_close(few_keys.mixed(asked, table, rows, bias, more=False)[0], compiled[0])
-    lost = 2 * torch.finfo(dtype).eps * MOST
+    lost = 2 * torch.finfo(dtype).eps * ROUNDINGS
     near = {"rtol": 1e3 * torch.finfo(dtype).eps, "atol": 1e3 * torch.finfo(dtype).eps}
     for mean, (spread, share, length) in (compiled, few_keys.by_torch(asked, table, rows, bias, lost)):
         torch.testing.assert_close(mean.double(), wanted.mT.flatten(1), **near)

@@ -50,7 +50,7 @@ def lead_at(judge: Transformer, problem: str) -> tuple[float, float]:
     (span,) = text_bias(judge).spans(problem)
     answer = EQUALS + span.pattern.answer(span.operands) + END
     source, target = (torch.tensor([tokens_of(text)]) for text in (problem[: span.equals], answer))
-    shape, block = SpanContexts.of(judge, span.pattern).seen(Batch(source, target, span.layout), span.answer)
+    shape, block = SpanContexts.of(judge, span.pattern).seen(Batch(source, target, span.layout), span.answer_length)
     states = States(Rounding(judge), shape.atoms).take(block.values)
     lead, left = next(states.leads(shape.root, torch.from_numpy(block.right)))
     return lead.item(), (lead - left).item()
@@ -66,7 +66,7 @@ def lead_at(judge: Transformer, problem: str) -> tuple[float, float]:
 def test_the_lead_from_the_context_is_that_of_the_problem_in_any_text(problem: str) -> None:
     """Up to the bound on rounding, in float32 and in float64, where that can change next to nothing."""
     own, rng, (span,) = model(seed=1), np.random.default_rng(0), spans_in(problem, PATTERNS)
-    right = tokens_of((span.pattern.answer(span.operands) + END)[span.answer])
+    right = tokens_of((span.pattern.answer(span.operands) + END)[span.answer_length])
     before = ["", "so ", *(piece(texts()[0], int(rng.integers(1, 60)), rng) + "\n" for _ in range(30))]
     for judge, most in ((own, 1e-2), (own.double(), 1e-6)):
         lead, bound = lead_at(judge, problem)

@@ -18,7 +18,7 @@ from abc_nb.bias.lines import keys_of, of_keys
 from abc_nb.bias.spans import ITSELF
 from abc_nb.certificates.contexts import Contexts, Node, Shape
 from abc_nb.certificates.places import NumberContexts, PlaceContexts
-from abc_nb.certificates.rounding import Exact
+from abc_nb.certificates.rounding import Unbounded
 from abc_nb.certificates.sights import determined
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.certificates.states import States
@@ -112,10 +112,11 @@ TEXTS += [(task, form, 3, places) for task, form in FORMS[:-1] for places in (1,
 def test_contexts_in_a_text_are_those_of_all_problems(task: str, form: str, base: int, places: int) -> None:
     """Under lines that show so many places of each number; results can be two digits longer."""
     pattern = Pattern(Task(task, base), form)
-    dealt = keys_of(pattern.layout(tuple(pattern.task.rule.factor if few else 4 for few in pattern.few)), places)
+    lengths = tuple(pattern.task.rule.short_digits if short else 4 for short in pattern.short)
+    dealt = keys_of(pattern.layout(lengths), places)
     contexts = SpanContexts(of_keys(dealt, ITSELF, len(dealt), 1), 1, pattern)
     found = tried(contexts)
-    longest = (5 if base == 2 else 4) if len(pattern.few) > 1 and not pattern.few[-1] else 6
+    longest = (5 if base == 2 else 4) if len(pattern.short) > 1 and not pattern.short[-1] else 6
     assert met(contexts, problems_in_a_text(pattern, longest)) == found
     # Where a head sees the token written last beside a digit, both look like one if they are equal.
     assert not determined(contexts) and not one_token_each(contexts, len(VOCABULARY))
@@ -133,7 +134,7 @@ def one_token_each(contexts: Contexts, tokens: int) -> bool:
     with torch.inference_mode():
         for shape in contexts.shapes:
             for block in filter(len, contexts.blocks(shape)):
-                logits = States(Exact(model), shape.atoms).take(block.values).logits(shape.root)
+                logits = States(Unbounded(model), shape.atoms).take(block.values).logits(shape.root)
                 for name, token in zip(logits.numpy().round(6) + 0.0, block.right.tolist(), strict=True):
                     right[name.tobytes()].add(token)
     return all(len(tokens) == 1 for tokens in right.values())
@@ -141,7 +142,7 @@ def one_token_each(contexts: Contexts, tokens: int) -> bool:
 
 def problems_in_a_text(pattern: Pattern, longest: int) -> Iterator[Batch]:
     """All problems with numbers up to a length, and those in which a number is taken from a smaller one."""
-    lengths = [[pattern.task.rule.factor] if few else range(1, longest + 1) for few in pattern.few]
+    lengths = [[pattern.task.rule.short_digits] if short else range(1, longest + 1) for short in pattern.short]
     alphabets = [[*map(str, given.alphabet)] for given in pattern.task.rule.inputs]
     for chosen in product(*lengths):
         layout = pattern.layout(chosen)

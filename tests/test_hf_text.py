@@ -250,7 +250,7 @@ def test_a_tokenizer_that_merges_digits_is_refused_and_is_given_one_digit_tokens
     assert len(single.encode("then it is")) <= len(merging.encode("then it is")) < len("then it is")
     with hf.attach(model, bias, spans=single) as handle:
         model(torch.tensor([single.encode(text)]))
-        found = [(span.lengths, span.answer) for span in handle.setting.reader.spans(single.encode(text))]
+        found = [(span.lengths, span.answer_length) for span in handle.setting.reader.spans(single.encode(text))]
         assert found == [((2, 2), 2), ((3, 1), 1)]
     assert len(merging.encode("12+34=64;")) < 9
 

@@ -38,7 +38,7 @@ def run_of_keys(layout: Layout, attention: Attention, name: str) -> tuple[range,
     if name.startswith("operand"):
         operand = layout.operands[int(name.split()[1]) - 1]
         columns = operand.columns.tolist()
-        if layout.row is None and len(columns) < layout.width:  # a factor of a few digits
+        if layout.row_length is None and len(columns) < layout.width:  # a factor of a few digits
             return range(min(columns), max(columns) + 1), max(columns), operand.stride
         reached = [min(columns) - operand.stride, max(columns) + operand.stride]
         return range(max(0, reached[0]), min(reached[1], keys - 1) + 1), max(columns), operand.stride
@@ -53,8 +53,8 @@ def column_at(line: Line, layout: Layout, step: int) -> int | None:
         run, origin, stride = range(keys), keys - 1 if line.direction == "antidiagonal" else 0, 1
     else:
         run, origin, stride = run_of_keys(layout, line.attention, line.span)
-    in_table = layout.row is not None and line.span.startswith(("operand", "output"))
-    row, place = divmod(step, layout.row) if in_table and layout.row else (0, step)
+    in_table = layout.row_length is not None and line.span.startswith(("operand", "output"))
+    row, place = divmod(step, layout.row_length) if in_table and layout.row_length else (0, step)
     move = {"diagonal": place, "antidiagonal": -place, "vertical": 0, "by row": -row, "above": place}[line.direction]
     column = origin + stride * move + line.offset
     if in_table and line.span == "output":
@@ -64,11 +64,11 @@ def column_at(line: Line, layout: Layout, step: int) -> int | None:
 
 def cell_at(line: Line, layout: Layout, row: int, column: int, step: int) -> int | None:
     """Key `k` of the output holds the token before cell `k`: that of column c - 1, or the row's predecessor at 0."""
-    assert layout.row is not None
+    assert layout.row_length is not None
     if line.direction == "above":
-        fits, key = row > 0 and 1 <= column <= layout.row, (row - 1) * layout.row + column
+        fits, key = row > 0 and 1 <= column <= layout.row_length, (row - 1) * layout.row_length + column
     else:
-        fits, key = 0 <= column <= layout.row, row * layout.row + column
+        fits, key = 0 <= column <= layout.row_length, row * layout.row_length + column
     return key if fits and key <= step else None
 
 
@@ -104,7 +104,7 @@ def layouts_and_lines(draw: st.DrawFn) -> tuple[Layout, int, tuple[Line, ...]]:
         attention = draw(st.sampled_from(ATTENTIONS))
         name, offset = draw(st.sampled_from(span_names(layout, attention))), draw(st.integers(-8, 8))
         head, layer, value = draw(st.integers(0, heads - 1)), draw(st.integers(0, 1)), draw(st.integers(-8, 0)) / 4
-        directions = DIRECTIONS if layout.row and name.startswith(("operand", "output")) else DIRECTIONS[:3]
+        directions = DIRECTIONS if layout.row_length and name.startswith(("operand", "output")) else DIRECTIONS[:3]
         return Line(attention, layer, head, draw(st.sampled_from(directions)), name, offset, value)
 
     return layout, heads, tuple(line() for _ in range(draw(st.integers(0, 8))))

@@ -124,9 +124,9 @@ def test_the_package_has_the_same_contexts_of_rule_110() -> None:
     """It writes a row from its right end, so its rule is the mirror image, 124; of a row there is always one above."""
     known = {}
     for shape, context, right in contexts_of_package(elementary(124)):
-        if not shape.case[0] and shape.label is None:  # neither the first row nor the end
-            above = [context.get(atom, -1) for atom in shape.case[2][2::-1]]  # what the rule reads, from the other side
-            known[*above, -1 if shape.case[1] else context["cell", 0, -1]] = right
+        if not shape.case.first_row and shape.label is None:  # neither the first row nor the end
+            above = [context.get(atom, -1) for atom in shape.case.reads[2::-1]]  # from the other side
+            known[*above, -1 if shape.case.first_column else context["cell", 0, -1]] = right
     assert known == {context: token for context, token in RULES["rule-110"].contexts().items() if token < 2}
 
 

@@ -146,7 +146,9 @@ def reproduced(folder: Path) -> str:
         patched.setattr(tables, "DRAWN", 100)  # and on most problems
         patched.setenv("LOKY_MAX_CPU_COUNT", "1")  # of cores
         with pytest.MonkeyPatch.context() as training:  # not of the machine that notebook 8 teaches
-            training.setattr(practice, "MOST", 250)  # for each of 20 steps: models with more are not practised
+            training.setattr(
+                practice, "CONTEXTS_A_STEP", 250
+            )  # for each of 20 steps: models with more are not practised
             assert sweep.sweep(jobs) == []
         patched.setattr(notebooks, "execute", run_here)
         with redirect_stdout(printed):

@@ -24,9 +24,9 @@ from abc_nb.taught import Widest, read_out, spec_of
 ROWS = st.lists(st.integers(0, 1), min_size=1, max_size=12)
 
 
-def rule_110(_: Any, left: Any, here: Any, right: Any, first: Any) -> tuple[Any, Any]:
+def rule_110(state: Any, left: Any, here: Any, right: Any, first: Any) -> tuple[Any, Any]:
     case = 4 * np.maximum(left, 0) + 2 * np.maximum(here, 0) + np.maximum(right, 0)
-    return np.where(here < 0, first, 110 >> case & 1), _
+    return np.where(here < 0, first, 110 >> case & 1), state
 
 
 READS = (cell(-1, 1), cell(-1, 0), cell(-1, -1), operand(0))
@@ -42,7 +42,7 @@ def test_lines_are_read_out_where_they_determine_the_rule() -> None:
     """A model under lines by hand looks along these; an untrained plain one along none that are enough."""
     spec = spec_of(RULE_110)
     batch = Widest(spec.task, width_count=3).calibration_batch(0, 50)
-    assert batch.layout.row == 6 and isinstance(spec.model.bias, Lines)
+    assert batch.layout.row_length == 6 and isinstance(spec.model.bias, Lines)
     by_hand = {replace(line, value=0.0) for line in spec.model.bias.lines if line.attention != "source"}
     assert {replace(line, value=0.0) for line in read_out(spec, spec.build(0), batch).lines} == by_hand
     plain = specify_task(spec.task, "vanilla", "quick").build(0)
@@ -128,7 +128,7 @@ def test_how_much_a_result_grows_follows_from_the_rule(name: str, base: int) -> 
     operands = [rng.integers(task.base, size=(4000, given.digits or 5)) for given in rule.inputs]
     operands = [np.concatenate([digits, np.full((1, digits.shape[1]), task.base - 1)]) for digits in operands]
     wide = [np.pad(digits, [(0, 0), (0, 9)]) if digits.shape[1] == 5 else digits for digits in operands]
-    written = rule.row(wide)[:, 5:]
+    written = rule.answer_in_a_row(wide)[:, 5:]
     ends = written.any(0) if name in ("successor", "addition", "n-by-1", "n-by-2") else np.zeros(9, bool)
     assert automaton_of(rule).grows == ends.sum() <= task.grows
 
@@ -140,7 +140,7 @@ def test_a_readers_rule_is_data_and_stands_in_a_text() -> None:
         return (2 * digit + carry) % 10, (2 * digit + carry) // 10
 
     task, known = Task.of(Rule("addition", double, (Input("place", 10),))), Task("addition")
-    assert task != known and task.grows == 1 and task.right_answer("789") == "1578" and task.problem == "012"
+    assert task != known and task.grows == 1 and task.right_answer("789") == "1578" and task.example == "012"
     assert to_data(task) == to_data(known) == {"type": "Task", "name": "addition", "base": 10}
     assert from_data(to_data(known), (Task,)) == known
     assert pickle.loads(pickle.dumps(Task.of(RULE_110))).rule.name == "my-110"

@@ -40,7 +40,7 @@ def texts(draw_one: st.DrawFn) -> tuple[str, list[tuple[int, str, list[str], int
     for _ in range(draw_one(st.integers(0, 3))):
         text += draw_one(WORDS) + " "
         pattern = PATTERNS[int(rng.integers(len(PATTERNS)))]
-        operands = draw(pattern, [int(rng.integers(1, 6)) for _ in pattern.few], rng)
+        operands = draw(pattern, [int(rng.integers(1, 6)) for _ in pattern.short], rng)
         answer = pattern.answer(operands)
         written = int(rng.integers(len(answer) + 1))
         known.append((len(text), pattern.task.name, operands, written))
@@ -78,7 +78,7 @@ def right(task: str, operands: list[str]) -> str:
 @given(st.integers(0, 10**6), st.sampled_from(PATTERNS))
 def test_answers_are_those_of_integers(seed: int, pattern: Pattern) -> None:
     rng = np.random.default_rng(seed)
-    operands = draw(pattern, [int(rng.integers(1, 7)) for _ in pattern.few], rng)
+    operands = draw(pattern, [int(rng.integers(1, 7)) for _ in pattern.short], rng)
     assert pattern.answer(operands) == right(pattern.task.name, operands)
     assert solved(pattern, operands).startswith(pattern.problem(operands))
 
@@ -87,7 +87,7 @@ def test_answers_are_those_of_integers(seed: int, pattern: Pattern) -> None:
 def test_problems_are_found_where_they_were_written(given: tuple[str, list[tuple[int, str, list[str], int]]]) -> None:
     text, known = given
     found = [span for span in spans_in(text, PATTERNS) if span.finished]
-    assert [(span.start, span.pattern.task.name, span.answer) for span in found] == [
+    assert [(span.start, span.pattern.task.name, span.answer_length) for span in found] == [
         (start, task, written) for start, task, _, written in known
     ]
     for span, (_, _, operands, _) in zip(found, known, strict=True):
@@ -179,7 +179,7 @@ def test_writing_with_kept_keys_is_writing_without(seed: int) -> None:
 @given(texts(), st.sampled_from(PATTERNS), st.integers(0, 10**6))
 def test_an_answer_does_not_see_the_text(given: tuple[str, list[object]], pattern: Pattern, seed: int) -> None:
     rng, own = np.random.default_rng(seed), model()
-    problem = pattern.problem(draw(pattern, [int(rng.integers(1, 9)) for _ in pattern.few], rng))
+    problem = pattern.problem(draw(pattern, [int(rng.integers(1, 9)) for _ in pattern.short], rng))
     text = given[0] + " " + problem
     with torch.no_grad():
         found, alone = (logits(own, torch.tensor([tokens_of(t)]), rows_of(own, [t]))[0, -1] for t in (text, problem))
@@ -266,7 +266,7 @@ def test_a_problem_may_stand_behind_a_mark_or_a_word(before: str) -> None:
 
 def test_digits_behind_an_answer_are_text() -> None:
     first, second = spans_in("1+2=345+6=", PATTERNS)[0], spans_in("7+8=51+2=", PATTERNS)[0]
-    assert (first.answer, second.answer) == (2, 2)
+    assert (first.answer_length, second.answer_length) == (2, 2)
     assert [span.finished for span in spans_in("1+2=3 12+", PATTERNS)] == [True, False]
     assert len(spans_in("1+2=3 + 4+5=", PATTERNS)) == 1
 

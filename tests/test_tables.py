@@ -57,8 +57,8 @@ def test_tokens_that_are_no_cells_are_question_marks(name: str, problem: str) ->
     task = Task(name)
     operands = task.read(problem)
     layout = task.layout(task.width_of(operands))
-    assert layout.row
-    tokens = [task.first_cell] * (2 * layout.row)
+    assert layout.row_length
+    tokens = [task.first_cell] * (2 * layout.row_length)
     assert "?" not in task.write(tokens, layout)
     for symbol in ("0", "$", "&", PAD):
         broken = [*tokens[:-1], task.token(symbol)]
@@ -88,7 +88,7 @@ def test_a_sum_is_written_row_by_row_with_a_plus_before_each_number() -> None:
     operands = task.read("7+12+99")
     layout = task.layout(task.width_of(operands))
     assert "".join(task.text(task.source(operands, layout)[0].tolist())) == "$+07+12+99&"
-    assert layout.row == 3 and layout.above == (0,) and layout.operands[0].rows
+    assert layout.row_length == 3 and layout.above == (0,) and layout.operands[0].by_rows
     tokens = task.answer(operands)[0].tolist()
     assert task.text(tokens) == ["09", "09", "00", "11", "11", "01", "08", "01", "01"]
     assert task.write(tokens, layout) == "118"

@@ -110,7 +110,8 @@ def test_the_automaton_of_a_task_writes_what_the_task_does(name: str) -> None:
     operands = [rng.integers(task.base, size=(20, places)) for places in task.operand_places(9)]
     for row, right in enumerate(task.answer(operands)):
         long = np.stack([digits[row] for digits in operands[: rules.digits.shape[1]]], axis=1)
-        own = [start for start in rules.start if (rules.factor[start] == operands[-1][row, : task.rule.factor]).all()]
+        short = operands[-1][row, : task.rule.short_digits]
+        own = [start for start in rules.start if (rules.short[start] == short).all()]
         assert len(own) == 1
         state, written = own[0], []
         for digits in long:
@@ -215,7 +216,7 @@ FIELDS["target_length"] = 4
         ({"operands": (Operand(3, 0, 3),)}, "must hold one token"),
         ({"target_length": 0}, "a layout needs an output token"),
         ({"filled": 0}, "a place that numbers fill"),
-        ({"row": 0}, "a cell in a row"),
+        ({"row_length": 0}, "a cell in a row"),
         ({"width": 9}, "a width of 9 is not possible: no operand has so many places"),
         ({"symbols": {0: "$"}}, "is not possible as symbols of a Layout"),
     ],

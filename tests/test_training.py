@@ -218,7 +218,7 @@ def test_the_last_problems_that_were_wrong_are_remembered(sampler: Sampler) -> N
         wrong = torch.arange(8) % 3 == step % 3
         learned.remember(batch, wrong)
         numbers = [problem for problem, missed in zip(problems_of(batch), wrong.tolist(), strict=True) if missed]
-        digit = sampler.task.rule.factor == 1  # a digit that fills every place is one digit still
+        digit = sampler.task.rule.short_digits == 1  # a digit that fills every place is one digit still
         expected += [(first, *(second % 10 if digit else second for second in rest)) for first, *rest in numbers]
         assert as_numbers(learned.missed) == expected[-8:]
 

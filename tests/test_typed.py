@@ -95,7 +95,7 @@ def test_what_is_no_problem_of_the_task_is_one_sentence_with_an_example(name: st
     task = Task(name)
     with pytest.raises(InputError) as caught:
         task.read(problem)
-    takes = f"{task.title} takes a problem in {task.takes}, as in {task.problem}"
+    takes = f"{task.title} takes a problem in {task.takes}, as in {task.example}"
     assert str(caught.value) == f"cannot read {problem!r}: {reason}; {takes}"
 
 
@@ -103,8 +103,8 @@ def test_what_is_no_problem_of_the_task_is_one_sentence_with_an_example(name: st
 def test_the_example_of_a_task_can_be_read_in_every_base(name: str) -> None:
     for base in Task(name).bases:
         task = Task(name, base)
-        assert task.typed(task.read(task.problem)) == task.problem
-        assert task.right_answer(task.problem)
+        assert task.typed(task.read(task.example)) == task.example
+        assert task.right_answer(task.example)
 
 
 # ---- writing ----------------------------------------------------------------------------------------

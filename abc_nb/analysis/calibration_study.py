@@ -108,7 +108,7 @@ def line_table(lines: Sequence[Line], averages: Averages, layout: Layout) -> pd.
 
 def letters(layout: Layout) -> tuple[list[str], list[str]]:
     """Keys (`a`, `b`: digits of the numbers) and queries (places; of a table its rows) of cross-attention."""
-    keys, row = dict(layout.symbols), layout.row or 1
+    keys, row = dict(layout.symbols), layout.row_length or 1
     for letter, operand in zip("ab", layout.operands, strict=False):
         keys |= dict.fromkeys(operand.columns.tolist(), letter)
     queries = [str(step // row + 1) if step % row == 0 else "" for step in range(layout.target_length - 1)]

@@ -35,8 +35,8 @@ def task_examples() -> pd.DataFrame:
     """One row a task of the story: a problem, its source and target tokens as the model sees them."""
     rows = []
     for task in map(Task, (*ARITHMETIC, *LISTS)):
-        row = {"task": task.title, "problem": task.problem, "answer": task.right_answer(task.problem)}
-        tokens = tokens_of(task, task.problem)
+        row = {"task": task.title, "problem": task.example, "answer": task.right_answer(task.example)}
+        tokens = tokens_of(task, task.example)
         row |= {"source": tokens["source, natural"], "aligned source": tokens["source, aligned"]}
         rows.append(row | {"target": tokens["target"]})
     return pd.DataFrame(rows)

@@ -100,7 +100,7 @@ class Results:
         there = store.seeds(wanted)
         others = f", or take the seeds that are there ({', '.join(map(str, there))})" if there else ""
         if self.origin != "runs":
-            others += store.nothing_shipped()
+            others += store.advice_if_incomplete()
         return f"no results of {name}, seed {seed}, were {where}: {advice}{others}"
 
     def existing(self, names: Sequence[str | Name]) -> list[Run]:

@@ -70,19 +70,11 @@ def check_order(layout: Layout) -> None:
 class Bias:
     """What every bias can be asked; this one adds nothing, and no token sees one that comes after it.
 
-    A bias of problems answers `open_keys` or `dense`, of a layout. One of text answers `rows`, of a row of text
-    in which its `patterns` were found; there a problem takes `period` positions.
+    A bias of problems, as `Window` and `Lines`, has `open_keys` or `dense` of its own. A bias of text, as `SpanLines`,
+    has `rows`, `patterns` and `period`.
     """
 
-    @property
-    def patterns(self) -> tuple[Pattern, ...]:
-        """The forms of problems that it finds in a text."""
-        return ()
-
-    @property
-    def period(self) -> int:
-        """The positions that a problem takes in a text."""
-        return 1
+    # ---- of a problem, by its layout
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
         """The open keys, or None if a query's open keys are not few."""
@@ -101,6 +93,18 @@ class Bias:
         if matrix is None:
             return torch.ones(1, query_count(layout, attention), key_count(layout, attention), dtype=torch.bool)
         return matrix > CLOSED
+
+    # ---- of a row of text, in which problems are found
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The forms of problems that it finds in a text."""
+        return ()
+
+    @property
+    def period(self) -> int:
+        """The positions that a problem takes in a text."""
+        return 1
 
     def spans(self, text: str) -> list[ProblemSpan]:
         """The problems of a text that this bias is about."""

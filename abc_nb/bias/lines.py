@@ -1,7 +1,7 @@
 """Lines: attention patterns that a person can read and that hold at any length (v4 appendix D).
 
-A line runs over a span of keys: an operand, a symbol or the output. It is anchored where the span is,
-an operand at the digit of the first output's place, so the same line exists in every layout. At the step that
+A line runs over a part of the keys: an operand, a symbol or the output. It is anchored there, in an operand at
+the digit of the first output's place, so the same line exists in every layout. At the step that
 writes row `r`, column `c` of the output it opens the key
 
     diagonal       origin + stride * c + offset
@@ -28,8 +28,8 @@ from abc_nb.problems.layouts import SOS, Layout, Operand
 
 Direction = Literal["diagonal", "antidiagonal", "vertical", "by row", "above"]
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
-WHOLE = "whole"  # the span of all keys, as in the paper
-OUTPUT, PROBLEM = "output", "problem"  # the spans of self-attention and of source attention
+# Names of anchors: all keys, as in the paper; those of self-attention and of source attention.
+WHOLE, OUTPUT, PROBLEM = "whole", "output", "problem"
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Line:
     layer: int
     head: int
     direction: Direction
-    span: str
+    span: str  # the name of an `Anchor`; records have it under this word
     offset: int  # columns to the right of the aligned key
     value: float
 
 
 @dataclass(frozen=True)
-class Span:
-    """A run of keys in one layout: columns `first` to `last`, with offset 0 of step 0 at `origin`."""
+class Anchor:
+    """A run of keys that lines follow in one layout: columns `first` to `last`, offset 0 of step 0 at `origin`."""
 
     name: str
     first: int
@@ -55,49 +55,51 @@ class Span:
     origin: int
     stride: int = 1
     along: tuple[Direction, ...] = ("vertical",)  # of lines that mean the same at any length; others are absolute
-    row: int | None = None  # columns of the table that queries write, if they write one
-    rows: bool = False  # whether the span has a row of keys for each row of that table, as long as that
+    row_length: int | None = None  # columns of the table that queries write, if they write one
+    by_rows: bool = False  # whether it has a row of keys for each row of that table, as long as that
     turned: bool = False  # whether places go to the right
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        return DIRECTIONS if self.row else DIRECTIONS[:3]
+        return DIRECTIONS if self.row_length else DIRECTIONS[:3]
 
     def cells(self, direction: Direction, offset: int | Tensor, steps: int) -> tuple[Tensor, Tensor]:
-        """The line's key at each step (steps, ...), and where there is one; elsewhere it lies outside the span.
+        """The line's key at each step (steps, ...), and where there is one; elsewhere it lies outside the run.
 
         Of a table's rows a line sees the cells of one, and on its own row also the token before them.
         """
         if direction not in self.directions:
             raise InputError(f"a line {direction!r} needs an output that is a table, as that of N x N")
         step = torch.arange(steps) if isinstance(offset, int) else torch.arange(steps)[:, None]
-        row, column = (0 * step, step) if self.row is None or self.rows else (step // self.row, step % self.row)
+        row, column = 0 * step, step
+        if self.row_length is not None and not self.by_rows:
+            row, column = step // self.row_length, step % self.row_length
         # Over the whole matrix antidiagonals start in the top right corner (Algorithm 1, footnote 6).
         origin = self.last if (self.name, direction) == (WHOLE, "antidiagonal") else self.origin
         down = row if self.turned else -row
         moved = {"antidiagonal": -column, "vertical": 0 * column, "by row": down}.get(direction, column)
         key = origin + self.stride * moved + offset
-        if self.name != OUTPUT or self.row is None:
+        if self.name != OUTPUT or self.row_length is None:
             return key, (key >= self.first) & (key <= self.last)
         back = int(direction == "above")
         # A key holds the token before the cell that is written there.
-        inside = (key >= back) & (key <= self.row) & (row >= back)
-        return key + self.row * (row - back), inside
+        inside = (key >= back) & (key <= self.row_length) & (row >= back)
+        return key + self.row_length * (row - back), inside
 
 
-def spans(layout: Layout, attention: Attention) -> list[Span]:
+def anchors(layout: Layout, attention: Attention) -> list[Anchor]:
     """What lines can be anchored at: operands with the token on either side, symbols, the output."""
     keys = key_count(layout, attention)
     if attention != "cross":
-        name, row = (OUTPUT, layout.row) if attention == "self" else (PROBLEM, None)
+        name, row = (OUTPUT, layout.row_length) if attention == "self" else (PROBLEM, None)
         along: tuple[Direction, ...] = ("diagonal", "above") if row else ("diagonal",)
-        return [Span(SOS, 0, 0, 0), Span(name, 0, keys - 1, 0, along=along, row=row)]
-    found = [Span(symbol, column, column, column) for column, symbol in layout.symbols]
+        return [Anchor(SOS, 0, 0, 0), Anchor(name, 0, keys - 1, 0, along=along, row_length=row)]
+    found = [Anchor(symbol, column, column, column) for column, symbol in layout.symbols]
     return found + [of_operand(layout, number, keys) for number in range(1, len(layout.operands) + 1)]
 
 
-def of_operand(layout: Layout, number: int, keys: int) -> Span:
-    """The span of an operand, numbered from 1: its digits and, unless it is short, the token on either side."""
+def of_operand(layout: Layout, number: int, keys: int) -> Anchor:
+    """The anchor of an operand, numbered from 1: its digits and, unless it is short, the token on either side."""
     operand = layout.operands[number - 1]
     name, last, stride, short = f"operand {number}", operand.last, operand.stride, layout.is_short(operand)
     places = operand.places if layout.filled is None or short else min(operand.places, layout.filled)
@@ -105,11 +107,11 @@ def of_operand(layout: Layout, number: int, keys: int) -> Span:
     ends = sorted((last - stride * (places - alone), last + stride * (not alone)))
     run = name, max(ends[0], 0), min(ends[1], keys - 1)
     if short:
-        return Span(*run, last, abs(stride), row=layout.row)
-    by_row: tuple[Direction, ...] = ("by row",) if layout.row and not operand.rows else ()
+        return Anchor(*run, last, abs(stride), row_length=layout.row_length)
+    by_row: tuple[Direction, ...] = ("by row",) if layout.row_length and not operand.by_rows else ()
     first_place = 0 if layout.answer == "units first" else layout.target_length - 2
     along = following(layout, operand), *by_row
-    return Span(*run, last - stride * first_place, abs(stride), along, layout.row, operand.rows, stride < 0)
+    return Anchor(*run, last - stride * first_place, abs(stride), along, layout.row_length, operand.by_rows, stride < 0)
 
 
 def following(layout: Layout, operand: Operand) -> Direction:
@@ -117,9 +119,9 @@ def following(layout: Layout, operand: Operand) -> Direction:
     return "antidiagonal" if (operand.stride > 0) == (layout.answer == "units first") else "diagonal"
 
 
-def whole_matrix(keys: int) -> Span:
-    """All keys as one span, as in the paper."""
-    return Span(WHOLE, 0, keys - 1, 0)
+def whole_matrix(keys: int) -> Anchor:
+    """All keys as one anchor, as in the paper."""
+    return Anchor(WHOLE, 0, keys - 1, 0)
 
 
 @dataclass(frozen=True)
@@ -154,9 +156,9 @@ class Lines(Bias):
         look at themselves.
         """
         dealt: list[Key] = [*keys_of(layout, 2), *LAST_TOKENS]
-        if layout.row:  # the token before the cell is the query's own, which needs no line
+        if layout.row_length:  # the token before the cell is the query's own, which needs no line
             dealt = [("cross", following(layout, layout.operands[0]), "operand 1", 0)]
-            if not layout.operands[0].rows:  # one that is written row by row says where both columns and rows end
+            if not layout.operands[0].by_rows:  # one that is written row by row says where both columns and rows end
                 dealt.append(("cross", "by row", f"operand {len(layout.operands)}", 0))
             dealt += [("self", "above", OUTPUT, right + 1) for right in layout.above]
         return of_keys(dealt, [("source", "diagonal", PROBLEM, 0)], heads, layers)
@@ -240,7 +242,7 @@ def cells_of(line: Line, layout: Layout) -> tuple[Tensor, Tensor]:
 def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:
     """Open keys of lines in a layout, a slot for each distinct line, in time and memory linear in its length."""
     steps, keys = query_count(layout, attention), key_count(layout, attention)
-    known = {span.name: span for span in (*spans(layout, attention), whole_matrix(keys))}
+    known = {anchor.name: anchor for anchor in (*anchors(layout, attention), whole_matrix(keys))}
     distinct: dict[tuple[Direction, str, int], list[Line]] = {}
     for line in lines:
         distinct.setdefault((line.direction, line.span, line.offset), []).append(line)

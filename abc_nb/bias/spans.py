@@ -49,7 +49,7 @@ class SpanLines(Bias):
         """Made by hand: a head sees one digit of this place or of the place below, or the sign that names the task."""
         lines = []
         for pattern in patterns:
-            layout = pattern.layout((1,) * len(pattern.few))
+            layout = pattern.layout((1,) * len(pattern.short))
             sign = next(literal for literal in pattern.literals if literal)[0]
             dealt: list[Key] = [*keys_of(layout, 2), ("cross", "vertical", sign, 0)]
             if len(dealt) > heads:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import CLOSED, Attention, key_count, query_count
-from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Span, spans, whole_matrix
+from abc_nb.bias.lines import DIRECTIONS, Anchor, Direction, Line, anchors, whole_matrix
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
@@ -31,7 +31,11 @@ Kept = tuple[Tensor, Tensor]  # (head, line) each: whether a line is kept, and i
 
 @dataclass(frozen=True)
 class Calibration:
-    """How lines are read out of attention; by default this package's way."""
+    """How lines are read out of attention; by default this package's way.
+
+    Several thresholds are tried, in `runs.trainings`, and judged by the digits that the plain model keeps under the
+    lines. Of `Determining`, and of every language model, they are judged by whether what is seen decides the token.
+    """
 
     # What is averaged, and so the unit of a line's value; "mask": weights, and every line's value is zero.
     source: Literal["weights", "logits", "mask"] = "weights"
@@ -108,7 +112,7 @@ def calibrate(
     """
     settings = given(settings) if layout else replace(given(settings or PAPER), anchor="whole")
     attention = checked(attention, layout, name, settings, layer)
-    places = spans(layout, name) if layout and settings.anchor == "operands" else [whole_matrix(attention.shape[2])]
+    places = anchors(layout, name) if layout and settings.anchor == "operands" else [whole_matrix(attention.shape[2])]
     possible = candidates(places, name, settings, attention.shape[1])
     means = line_means(attention, possible)
     if settings.kappa is None:
@@ -151,29 +155,29 @@ def checked(attention: Tensor, layout: Layout | None, name: Attention, settings:
 class Candidates(NamedTuple):
     """Lines that could be kept, and their cells."""
 
-    lines: list[tuple[Direction, str, int]]  # direction, name of the span, offset
+    lines: list[tuple[Direction, str, int]]  # direction, name of the anchor, offset
     columns: Tensor  # (query, line)
     inside: Tensor  # (query, line): where the line has a cell
 
 
-def candidates(places: Sequence[Span], name: Attention, settings: Calibration, queries: int) -> Candidates:
+def candidates(places: Sequence[Anchor], name: Attention, settings: Calibration, queries: int) -> Candidates:
     """Every line with a cell; anchored at operands, only those that extend to any length."""
     lines, columns, inside = list[tuple[Direction, str, int]](), list[Tensor](), list[Tensor]()
-    for span in places:
-        possible: Sequence[Direction] = span.along if settings.anchor == "operands" else span.directions
+    for anchor in places:
+        possible: Sequence[Direction] = anchor.along if settings.anchor == "operands" else anchor.directions
         if settings.script:  # that in which operands and outputs are written
             possible = ("antidiagonal",) if name == "cross" else ("diagonal",)
         for direction in settings.directions:
-            if direction not in possible or direction not in span.directions:
+            if direction not in possible or direction not in anchor.directions:
                 continue
-            start, _ = span.cells(direction, 0, queries)
-            first, last = int(span.first - start.max()), int(span.last - start.min())
+            start, _ = anchor.cells(direction, 0, queries)
+            first, last = int(anchor.first - start.max()), int(anchor.last - start.min())
             if name != "cross" and settings.anchor == "operands" and direction == "diagonal":
                 last = min(last, 0)  # those of the future are closed
             offsets = torch.arange(first, last + 1)
-            key, there = span.cells(direction, offsets, queries)
+            key, there = anchor.cells(direction, offsets, queries)
             some = there.any(0)
-            lines += [(direction, span.name, offset) for offset in offsets[some].tolist()]
+            lines += [(direction, anchor.name, offset) for offset in offsets[some].tolist()]
             columns.append(key[:, some].where(there[:, some], 0))
             inside.append(there[:, some])
     if not columns:

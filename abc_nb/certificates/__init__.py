@@ -1,1 +1,15 @@
-"""Certificates: a proof that a model is right on every problem of every length, or what it gets wrong."""
+"""Certificates: a proof that a model is right on every problem of every length, or what it gets wrong.
+
+contexts.py              what a certificate asks of a task: Site (width, step) -> Shape -> Block of contexts
+  places.py              of numbers and lists; walks.py lists the contexts of their shapes
+  spans.py               of problems in a text
+  tables.py, cells.py    of tables: which cells can stand together
+  reach.py               which tokens a step depends on, and why finitely many widths show all shapes
+  alike.py               contexts with one tree are tried once
+states.py                the states that contexts lead to, each one once; maps.py and few_keys.py make it fast
+rounding.py              what rounding can change them by; sums.py proves where nothing rounds
+certify.py               tries all contexts: Result of each shape -> Certificate
+counterexamples.py       a problem around a wrong context
+look.py, practice.py     wrong contexts without a proof, and training on them until there is one
+sights.py                for calibration: whether what is seen decides the token, whatever the weights
+"""

@@ -10,7 +10,7 @@ import numpy as np
 from abc_nb.certificates.contexts import Block, Contexts, Shape, Token
 from abc_nb.model.transformer import Transformer
 
-MOST = 2**25  # contexts of one shape that are remembered
+REMEMBERED = 2**25  # contexts of one shape that are remembered
 LARGEST = 2**62  # a number that still fits
 
 
@@ -22,7 +22,7 @@ class Alike:
         self.order = sorted(counts, key=counts.__getitem__, reverse=True)
         self.trees = {shape: unnamed(shape) for shape in counts}
         several = Counter(self.trees.values())
-        small = [shape for shape in self.order if counts[shape] <= MOST]
+        small = [shape for shape in self.order if counts[shape] <= REMEMBERED]
         small = [shape for shape in small if self.tokens ** (len(shape.atoms) + 1) < LARGEST]
         first = {self.trees[shape]: shape for shape in reversed(small)}
         self.kept = {shape for tree, shape in first.items() if several[tree] > 1}

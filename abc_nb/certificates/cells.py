@@ -43,7 +43,8 @@ class Relation:
     def __init__(self, rule: Rule, pattern: Pattern) -> None:
         self.read = [number for number, there in enumerate(pattern) if there]
         alphabets = [
-            np.arange(rule.cells) if at.operand == OUTPUT else rule.inputs[at.operand].alphabet for at in rule.reads
+            np.arange(rule.cell_count) if at.operand == OUTPUT else rule.inputs[at.operand].alphabet
+            for at in rule.reads
         ]
         self.sizes = [int(alphabets[number].max()) + 1 for number in self.read]
         total = prod(len(alphabets[number]) for number in self.read)
@@ -94,7 +95,7 @@ class Cells:
     def written(self, given: tuple[bool, ...]) -> np.ndarray:
         """The cells that can stand where these operands hold something, whatever cells do."""
         alike = [one for pattern, one in self.of_pattern.items() if self.given(pattern) == given]
-        return np.flatnonzero(np.any([one.table([], self.rule.cells) for one in alike], axis=0))
+        return np.flatnonzero(np.any([one.table([], self.rule.cell_count) for one in alike], axis=0))
 
     @lru_cache(maxsize=2**16)  # noqa: B019 (few of them)
     def pattern(self, where: Where) -> Pattern:
@@ -136,7 +137,7 @@ class Cells:
             keys = [key_of(self.rule, at, (address.rows, address.columns)) for at in self.rule.reads]
             shared = [read for read in known[pattern].read if keys[read] in numbers]
             columns = [one.values[numbers[keys[read]]] for read in shared]
-            fine &= known[pattern].table(shared, self.rule.cells)[(*columns, one.values[number])]
+            fine &= known[pattern].table(shared, self.rule.cell_count)[(*columns, one.values[number])]
         return fine
 
     def given(self, pattern: Pattern) -> tuple[bool, ...]:
@@ -200,7 +201,10 @@ class Cells:
         if known is None:
             known = self.tables[together] = join(
                 [(*(variable for _, variable in one.reads), one.cell) for one in together],
-                [self.of_pattern[one.pattern].table([n for n, _ in one.reads], self.rule.cells) for one in together],
+                [
+                    self.of_pattern[one.pattern].table([n for n, _ in one.reads], self.rule.cell_count)
+                    for one in together
+                ],
             )
         return known
 

@@ -20,7 +20,7 @@ from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.contexts import Block, Context, Contexts, Shape
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import NumberContexts
-from abc_nb.certificates.rounding import AtOnce, Exact, Rounding, check_finite
+from abc_nb.certificates.rounding import AtOnce, Rounding, Unbounded, check_finite
 from abc_nb.certificates.states import States
 from abc_nb.certificates.sums import exact_sums
 from abc_nb.certificates.tables import TableContexts
@@ -31,7 +31,7 @@ from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.training.evaluation import evaluating, in_float64
 
-MOST = 2 * 10**9  # contexts: at a millionth of a second each they take half an hour
+MOST_CONTEXTS = 2 * 10**9  # contexts: at a millionth of a second each they take half an hour
 KEPT = 0.5  # of a margin that rounding has to leave
 MANY = 8  # times as many contexts as states of a part are reason to compute all of these
 FEW = 0.1  # of some contexts
@@ -74,7 +74,7 @@ class Certificate:
     seconds: float
     device: str
     facts: dict[str, Any]  # what a check needs to know of problems and model
-    weights: str  # checksum
+    weights: str  # checksum of their numbers, which is another than that of a run's file
     bias: str  # checksum
 
     def __repr__(self) -> str:
@@ -164,25 +164,29 @@ def weights_of(model: Transformer) -> dict[str, np.ndarray]:
 class Passes:
     """Forward passes over contexts of one model, each with a bound on rounding.
 
-    All in float32, with a bound for every evaluation in float32; where that leaves a few contexts open, these in
-    float64, which is as good as exact: another evaluation in float32 is once E from it, and not 2 E. Where it leaves
-    many open, and for these few if they still are, the bound is for every evaluation in float64: all up to what the
-    last layer sees in float64, the rest in float32; and all in float64 where too little of a margin is left by that.
-    Where float64 rounds nothing, margins come from it, with a bound for float32.
+    rules        computed in                                    the bound is for every evaluation in
+    unbounded    float32                                        (none: for looks, which are no proof)
+    single       float32                                        float32
+    closer       float64, from which float32 is once E, not 2 E  float32
+    mixed        float64 up to what the last layer sees, then float32  float64
+    double       float64                                        float64
+
+    Contexts go from one row to the next as long as too little of their margins is left. Where float32 leaves many open,
+    they begin with `mixed`; where float64 rounds nothing, all are `closer`.
     """
 
     def __init__(self, model: Transformer, contexts: Contexts, threads: int = 1) -> None:
         double = in_float64(model)
         model = deepcopy(model).to(double.head.weight.device)
         self.contexts, self.threads, self.wide = contexts, threads, dict[Shape, bool]()
-        self.plain, self.single, self.double = Exact(model), Rounding(model), Rounding(double)
+        self.unbounded, self.single, self.double = Unbounded(model), Rounding(model), Rounding(double)
         self.closer = Rounding(double, self.single.u)
         self.mixed = AtOnce(model), AtOnce(double)
-        self.exact = exact_sums(model, contexts) is not None
+        self.nothing_rounds = exact_sums(model, contexts) is not None
         self.known: dict[tuple[Rounding, ...], tuple[Shape, States]] = {}
 
     def __call__(self, shape: Shape, block: Block) -> Leads:
-        if self.exact:  # what is computed in float64; evaluations in float32 are near it
+        if self.nothing_rounds:  # what is computed in float64; evaluations in float32 are near it
             margin, left = self.leads(shape, block, self.closer)
             wide = ~(left > 0)
             return Leads(margin, np.where(wide, margin, left), wide)
@@ -236,8 +240,8 @@ def unclear(margin: np.ndarray, left: np.ndarray, kept: float = 0.0) -> np.ndarr
 def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
     """The result of every shape; InputError where there are too many contexts, or numbers that are not finite."""
     total = sum(contexts.counts.values())
-    if total > MOST:
-        raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST:,} are tried")
+    if total > MOST_CONTEXTS:
+        raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST_CONTEXTS:,} are tried")
     check_finite(model)
     passes, alike = Passes(model, contexts, torch.get_num_threads()), Alike(contexts, model)
     with (

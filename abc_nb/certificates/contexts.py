@@ -21,9 +21,11 @@ from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task, Width
 
-# ("token", token, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place); of tables see `tables`
+# ("token", token, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place), operands from 0 on; in
+# atoms of tables they are numbered from 1, as in the names of lines: see `tables`.
 Atom = tuple[str, int, int]
-# What digits a place can hold: all, all but zeros alone, or those of the operands that have one, without these.
+# What digits a place can hold. any: every digit; lead: every digit, but not all of them zero (a highest place);
+# a tuple: these operands, numbered from 0, have no digit there, and others have any.
 Kind = Literal["any", "lead"] | tuple[int, ...]
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
 Context = tuple[np.ndarray, int]  # the tokens at a shape's atoms, and the token that is right there
@@ -85,6 +87,15 @@ class Place:
         return len(self.digits) + self.output + self.asked
 
 
+class Case(NamedTuple):
+    """Of a step that writes a table: what else decides which tokens can stand at its atoms, and which is right."""
+
+    first_row: bool
+    first_column: bool
+    reads: tuple[Atom | None, ...]  # the atoms that the rule reads, None where nothing stands
+    given: tuple[tuple[bool, ...], ...]  # of each atom which operands hold something there: see `TableContexts.given`
+
+
 @dataclass(frozen=True)
 class Shape:
     """What all steps of one shape have in common: they compute the same function of the tokens at its atoms."""
@@ -93,7 +104,7 @@ class Shape:
     atoms: tuple[Atom, ...]  # all that a context gives a value to
     label: int | None  # the right token where it is the same in every context
     places: tuple[Place, ...] = ()  # from the units up, of outputs that follow places
-    case: tuple[Any, ...] = ()  # of tables: what else decides which tokens can stand there, and which is right
+    case: Case | None = None  # of tables
 
 
 Wrong = Sequence[tuple[Shape, Context]]  # contexts that a model gets wrong
@@ -142,7 +153,7 @@ class Contexts(ABC):
 
     @abstractmethod
     def count(self, shape: Shape) -> int:
-        """At most so many contexts does a shape have."""
+        """An upper bound on the contexts of a shape."""
 
     @cached_property
     def counts(self) -> dict[Shape, int]:

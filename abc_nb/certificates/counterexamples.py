@@ -13,7 +13,7 @@ from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Width
 from abc_nb.training.evaluation import exact_match, greedy
 
-MOST = 64  # counterexamples that are looked for
+SHOWN = 64  # counterexamples that are looked for
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Counterexample:
 
 
 def shortest_first(model: Transformer, sampler: Sampler, problems: Sequence[Candidate]) -> list[Counterexample]:
-    """The shortest problems that the model gets wrong, at most MOST."""
+    """The shortest problems that the model gets wrong, at most SHOWN."""
     task, shown = sampler.task, dict[str, Counterexample]()
     waiting = sorted(problems, key=lambda problem: (problem.zeros, len(task.typed(problem.operands, problem.zeros))))
-    while waiting and len(shown) < MOST:
-        count = MOST - len(shown)
+    while waiting and len(shown) < SHOWN:
+        count = SHOWN - len(shown)
         for example in decoded(model, sampler, waiting[:count]):
             shown.setdefault(example.problem, example)
         waiting = waiting[count:]

@@ -7,7 +7,7 @@ contexts, two keys, eight heads of eight numbers in float32). Both round within 
 import torch
 from torch import Tensor
 
-from abc_nb.certificates.rounding import MOST, by_head
+from abc_nb.certificates.rounding import ROUNDINGS, by_head
 from abc_nb.model import compiled
 from abc_nb.model.attention import softmax_or_zero
 
@@ -18,12 +18,12 @@ def mixed(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, more: bool =
     """What queries (N, D) see at the keys `rows` (N, K) of a table under the bias (K, H).
 
     The table (R, 2 D + 2 H) has keys, values and the squared lengths of both by head; of queries, keys and values the
-    first numbers of all heads come first. Given are the means of values (N, D), and with `more`: by head the standard
+    first numbers of all heads come first. Returns the means of values (N, D), and with `more` by head the standard
     deviations of keys and of values (N, 2 H); the largest weight that a head gives a key (N, K); the lengths of queries
     by head (N, H).
     """
     (count, width), (slots, heads) = query.shape, bias.shape
-    lost = 2 * torch.finfo(query.dtype).eps * MOST  # of a mean square, by rounding
+    lost = 2 * torch.finfo(query.dtype).eps * ROUNDINGS  # of a mean square, by rounding
     plain = query.device.type == "cpu" and not torch.is_grad_enabled()
     library = compiled.few_keys(width // heads, heads, query.dtype) if plain else None
     if library is None:

@@ -30,7 +30,7 @@ def in_threads(threads: int, step: Callable[[Tensor], T], parts: Sequence[Tensor
 
 
 def turned(linear: nn.Linear, heads: int, given: bool = False) -> Map:
-    """The same map where the first numbers of all heads come first; with `given` in what it is given, else in its own.
+    """The same map with the first numbers of all heads first: those that it gives, or those that it is `given`.
 
     So all heads are computed together: see `few_keys`.
     """

@@ -81,7 +81,7 @@ class PlaceContexts(Contexts):
 
     def can_end(self, kind: Kind) -> bool:
         """Whether an answer can end at a place: at one where no operand has a digit."""
-        return self.ends and len(kind) == self.task.rule.long and kind not in ("any", "lead")
+        return self.ends and isinstance(kind, tuple) and len(kind) == self.task.rule.long_operands
 
     def count(self, shape: Shape) -> int:
         return walks.count(shape, self.automaton)
@@ -116,7 +116,7 @@ class PlaceContexts(Contexts):
         if path is None:
             return None
         start, inputs = path
-        short = self.automaton.factor[start : start + 1]
+        short = self.automaton.short[start : start + 1]
         long = self.automaton.digits[inputs].T[:, None]  # (operands, 1, places)
         return [*long, short] if short.size else [*long]
 
@@ -165,7 +165,7 @@ class NumberContexts(PlaceContexts):
         every: list[Kind] = ["any"] * (single(width) - self.task.grows)
         if not zeros and single(width) > self.narrowest and self.task.pads:
             every[-1] = "lead"
-        return every + [(*range(self.task.rule.long),)] * self.task.grows
+        return every + [(*range(self.task.rule.long_operands),)] * self.task.grows
 
     def sites(self) -> Iterator[Site]:
         """All steps of the narrowest widths, one for each residue; of wider ones those that are near both ends."""

@@ -31,7 +31,7 @@ from abc_nb.certificates.certify import Certificate, SampledContexts, certify_co
 from abc_nb.certificates.contexts import Block, Context, Contexts, Shape, Site
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.look import Known, block_of, wrong_contexts
-from abc_nb.certificates.rounding import Exact
+from abc_nb.certificates.rounding import Unbounded
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
 from abc_nb.model.eight_bits import LARGEST, OF_FEW, round_weights
@@ -43,8 +43,10 @@ from abc_nb.training.fit import LossOfStep, Progress, Report, fit
 from abc_nb.training.problems import Problems, loss_of, losses_in_parts, phases
 from abc_nb.training.recipe import TrainingConfig, Validation
 
-MOST = 300_000  # contexts for each step that practice may take: a model with more is neither rounded nor practised
-ENOUGH = 2_000  # wrong contexts, of which a look between rounds has not to find more
+CONTEXTS_A_STEP = (
+    300_000  # contexts for each step that practice may take: a model with more is neither rounded nor practised
+)
+ENOUGH = 2_000  # wrong contexts, after which a look between rounds stops
 QUICK = 4  # rounds, after which training is slower: else the last wrong contexts come and go
 AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape
 
@@ -159,7 +161,7 @@ class AllContexts:
 
 def loss_of_contexts(model: Transformer, shape: Shape, block: Block) -> Tensor:
     """Cross-entropy of the right tokens of contexts of one shape, from the model's own layers."""
-    logits = States(Exact(model), shape.atoms).take(block.values).logits(shape.root)
+    logits = States(Unbounded(model), shape.atoms).take(block.values).logits(shape.root)
     return F.cross_entropy(logits, torch.from_numpy(block.right).to(logits.device))
 
 
@@ -237,7 +239,7 @@ def practise(
     problems hold wrong contexts. InputError for a model that can have no certificate.
     """
     contexts = contexts_of(model, sampler)
-    count, most = sum(contexts.counts.values()), MOST * recipe.steps * max(1, rounds)
+    count, most = sum(contexts.counts.values()), CONTEXTS_A_STEP * recipe.steps * max(1, rounds)
     if count > most:
         raise InputError(f"no practice: there are {count:,} contexts, and at most {most:,} are tried")
     trial, practice = AllContexts(model, [contexts]), ToPractise(model, contexts, recipe, seed)

@@ -62,13 +62,13 @@ def furthest(bias: Bias) -> int:
     elif type(bias) is Lines:
         largest = max((abs(line.offset) for line in bias.lines), default=0)
     else:  # also what derives from them, and may open other keys
-        raise everywhere(type(bias).__name__)
+        raise unbounded_error(type(bias).__name__)
     if largest > FURTHEST:
         raise InputError(f"no certificate for a bias that reaches {largest} columns far: at most {FURTHEST} are tried")
     return largest
 
 
-def everywhere(name: str) -> InputError:
+def unbounded_error(name: str) -> InputError:
     return InputError(
         f"no certificate for attention under {name}: nothing bounds what an output looks at, so that no finite set of "
         "contexts covers every length; choose a model under a window or lines"
@@ -89,7 +89,7 @@ class Unrolled:
 
     def __post_init__(self) -> None:
         config, layout, self.known = self.config, self.layout, dict[tuple[str, int, int], Node | Token]()
-        self.landmarks = (0, *(operand.places for operand in layout.operands[: self.task.rule.long]))
+        self.landmarks = (0, *(operand.places for operand in layout.operands[: self.task.rule.long_operands]))
         counted, residues, stride = config.source_index, period(config.position), layout.operands[0].stride
         self.source_index = ((layout.source_index(counted) + self.phase * stride) % residues).tolist()
         self.target_index = ((layout.target_index(counted) + self.phase) % residues).tolist()
@@ -105,9 +105,9 @@ class Unrolled:
         for column, symbol in self.layout.symbols:
             atoms[column] = ("token", self.token(symbol), 0)
         for number, operand in enumerate(self.layout.operands):
-            few = number >= self.task.rule.long  # that of one digit can stand at every place
+            few = number >= self.task.rule.long_operands  # that of one digit can stand at every place
             for place, column in enumerate(operand.columns.tolist()):
-                atoms[column] = ("factor", 0, place % self.task.rule.factor) if few else ("digit", number, place)
+                atoms[column] = ("factor", 0, place % self.task.rule.short_digits) if few else ("digit", number, place)
         return atoms
 
     def keys(self, name: Attention, layer: int, query: int, *place: int) -> tuple[tuple[bytes, Node | Token], ...]:
@@ -159,7 +159,7 @@ def opened(config: ModelConfig, layout: Layout, name: Attention, layer: int) -> 
     """The open keys of each query of one attention, each with the bias of every head, as bytes."""
     keys = config.bias.open_keys(layout, name, layer)
     if keys is None:
-        raise everywhere("this bias, where a head is open to every key")
+        raise unbounded_error("this bias, where a head is open to every key")
     return [[(key, value.tobytes()) for _, key, value in row] for row in by_query(keys, config.heads)]
 
 

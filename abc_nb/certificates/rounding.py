@@ -35,7 +35,7 @@ SLACK = 1.001  # more than what the arithmetic of the bound itself can lose
 FUNCTION = 8  # roundings that an exponential, a root or a sine counts for
 TINY = 1e-30  # more than what underflow can lose
 T = TypeVar("T")
-MOST = 64  # roundings of a mean square, where a head has at most so many numbers and keys together
+ROUNDINGS = 64  # roundings of a mean square, where a head has at most so many numbers and keys together
 # Roundings of a logit when query and key are both turned by the same angle first, which changes nothing but that: the
 # sine and the cosine of a rounded angle are off by FUNCTION each, so that the squares of both add up to 1 up to 23, and
 # products, sums and these move each of the two vectors by less than 5.
@@ -331,7 +331,7 @@ class AtOnce(Rounding):
         return ahead, ahead - self.times * (apart * normed[1] + own).max()
 
 
-class Exact(Rounding):
+class Unbounded(Rounding):
     """Rules of an arithmetic that does not round, where no bound is asked for: what is differentiated is the model."""
 
     one_by_one = False

@@ -26,7 +26,7 @@ from typing import Self
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.spans import ITSELF
 from abc_nb.certificates.contexts import Context, Kind, Shape, Site, Wrong
-from abc_nb.certificates.counterexamples import MOST, Counterexample
+from abc_nb.certificates.counterexamples import SHOWN, Counterexample
 from abc_nb.certificates.places import PlaceContexts
 from abc_nb.certificates.reach import furthest
 from abc_nb.common.errors import InputError
@@ -56,7 +56,7 @@ class SpanContexts(PlaceContexts):
         config = replace(config, position=NoPosition(), bias=lines)
         super().__init__(config, pattern.task, VOCABULARY.index, EQUALS, END)
         self.pattern = pattern
-        numbers = range(self.task.rule.long)
+        numbers = range(self.task.rule.long_operands)
         ending = numbers if len(numbers) > 1 or self.task.grows else ()  # else the answer ends where the number does
         empty = [(), *((number,) for number in ending)]
         settled, self.near = max(map(self.automaton.settled, empty)), furthest(lines)
@@ -80,18 +80,18 @@ class SpanContexts(PlaceContexts):
 
     def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
         """Which operands have no digit at each place, up to the one that a result alone can need."""
-        long = lengths_of(width)[: self.task.rule.long]
+        long = lengths_of(width)[: self.task.rule.long_operands]
         places = range(max(long) + self.task.grows)
         return [tuple(number for number, length in enumerate(long) if place >= length) or "any" for place in places]
 
     def sites(self) -> Iterator[Site]:
         """Of every length at which some step's landmarks can be near each other, those steps."""
-        longest = (1 + self.task.rule.long) * self.apart
-        choices = [[self.task.rule.factor] if few else range(1, longest + 1) for few in self.pattern.few]
+        longest = (1 + self.task.rule.long_operands) * self.apart
+        choices = [[self.task.rule.short_digits] if short else range(1, longest + 1) for short in self.pattern.short]
         for lengths in sorted(product(*choices), key=lambda own: (sum(own), own)):
             width: Width = (lengths[0], lengths[1]) if len(lengths) == 2 else lengths[0]
             for step in range(len(self.kinds(width)) + 1):
-                marks = sorted([0, step, *lengths[: self.task.rule.long]])
+                marks = sorted([0, step, *lengths[: self.task.rule.long_operands]])
                 if max(second - first for first, second in pairwise(marks)) <= self.apart:
                     yield width, step
 
@@ -115,14 +115,14 @@ class SpanContexts(PlaceContexts):
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """Those that the model gets wrong when they stand alone, which is what it does in any text."""
         examples: dict[str, Counterexample] = {}
-        for operands in self.problems(wrong)[: 2 * MOST]:
+        for operands in self.problems(wrong)[: 2 * SHOWN]:
             text, right = self.pattern.problem(operands), self.pattern.answer(operands)
             said = Writer(model).answer(text)
             if said != right and text not in examples:
                 first = next((at for at, pair in enumerate(zip(said, right, strict=False)) if pair[0] != pair[1]), 0)
                 answer, correct = (self.pattern.said(digits or "?") for digits in (said, right))
                 examples[text] = Counterexample(text, answer, correct, first, False)
-        return [*examples.values()][:MOST]
+        return [*examples.values()][:SHOWN]
 
 
 def lengths_of(width: Width) -> tuple[int, ...]:

@@ -78,15 +78,15 @@ class Layered:
 
 
 class States:
-    """Computes the states of contexts of one shape, in the arithmetic of the weights of `rules.model`.
+    """Computes the states of contexts of one shape, in the arithmetic of the weights of `rounding.model`.
 
     States of a part of a tree with at most `most` contexts of tokens below `base` are computed once for all blocks.
-    `below` computes the root's first step, its keys of the problem and all that these need, if another one does.
+    `below`, if it is given, computes the root's first step and its keys of the problem in a higher precision.
     """
 
     def __init__(
         self,
-        rules: Rounding,
+        rounding: Rounding,
         atoms: Sequence[Atom],
         base: int = 1,
         most: float = 0,
@@ -94,11 +94,11 @@ class States:
         threads: int = 1,
         kept: dict[object, Any] | None = None,
     ) -> None:
-        self.rules, self.model, self.below = rules, rules.model, below
+        self.rounding, self.model, self.below = rounding, rounding.model, below
         self.atoms, self.base, self.most, self.threads = atoms, base, most, threads
-        self.device = rules.weight.device
+        self.device = rounding.weight.device
         self.kept: dict[object, Any] = {} if kept is None else kept  # what is the same for all blocks
-        self.lower: dict[object, Any] = {} if kept is None else kept  # the same of parts, by `rules.each`
+        self.lower: dict[object, Any] = {} if kept is None else kept  # the same of parts, by `rounding.each`
         self.own: dict[object, Any] = {}  # what is of this block
 
     def take(self, values: np.ndarray) -> Self:
@@ -114,10 +114,10 @@ class States:
         layer, norm, head = self.layer(root), self.model.decoder_norm, self.model.head
 
         def lead(some: Tensor) -> tuple[Tensor, Tensor]:
-            normed = self.rules.normed(norm, *layer(some))
-            return self.rules.lead(head, norm, normed, product(head, normed[0]), right[some])
+            normed = self.rounding.normed(norm, *layer(some))
+            return self.rounding.lead(head, norm, normed, product(head, normed[0]), right[some])
 
-        return in_threads(self.threads, lead, self.every.split(ROWS if self.rules.one_by_one else AT_ONCE))
+        return in_threads(self.threads, lead, self.every.split(ROWS if self.rounding.one_by_one else AT_ONCE))
 
     def logits(self, root: Node) -> Tensor:
         """Logits (N, vocabulary) of the token after the root's step."""
@@ -153,18 +153,18 @@ class States:
         else:
             first, rows = self.distinct(atoms)
             values = np.array([self.columns[atom][first] for atom in atoms], np.int64).reshape(-1, len(first)).T
-        below = type(self)(self.rules.each, atoms, self.base, self.most, None, self.threads, self.lower).take(values)
+        below = type(self)(self.rounding.each, atoms, self.base, self.most, None, self.threads, self.lower).take(values)
         made = in_threads(self.threads, below.layer(root), below.every.split(ROWS))
         states, errors = map(torch.cat, zip(*made, strict=True))
-        errors = self.rules.worst(errors).expand(len(states))
+        errors = self.rounding.worst(errors).expand(len(states))
         return Part(states, errors, None if rows is None else torch.from_numpy(rows).to(self.device))
 
     def embedded(self, token: Token) -> Part:
         """The whole vocabulary, embedded with the token's index."""
         every = torch.arange(self.model.embedding.num_embeddings, device=self.device)
-        index = torch.tensor([token.residue], device=self.device, dtype=self.rules.weight.dtype)
+        index = torch.tensor([token.residue], device=self.device, dtype=self.rounding.weight.dtype)
         states = self.model.embed(every[:, None], index)[:, 0]
-        return Part(states, self.rules.embedded(states, token.residue).expand(len(states)))
+        return Part(states, self.rounding.embedded(states, token.residue).expand(len(states)))
 
     def rows(self, root: Node | Token) -> Tensor:
         """Which state of a part each context has: (N,)."""
@@ -201,7 +201,7 @@ class States:
 
     def turned(self, attention: MultiHeadAttention, name: str) -> Map:
         """A map of an attention, to or from numbers of which the first ones of all heads come first."""
-        return self.rules.once(turned, getattr(attention, name), attention.heads, name == "out")
+        return self.rounding.once(turned, getattr(attention, name), attention.heads, name == "out")
 
     def layer(self, node: Node) -> Layered:
         """A decoder layer for the contexts of a block."""
@@ -214,7 +214,7 @@ class States:
             if crossed:
                 asked = product(self.turned(layer.cross_attention, "query"), normed[0]), normed[1]
                 state = self.attend(layer.cross_attention, layer.cross_residual.norm, state, asked, keys, some)
-                normed = self.rules.normed(norm, *state)
+                normed = self.rounding.normed(norm, *state)
             return self.forward(layer, state, normed)
 
         return Layered(first, rest)
@@ -229,10 +229,10 @@ class States:
 
         def first(some: Tensor) -> tuple[State, State]:
             rows = at[some]
-            state = before.states.index_select(0, rows), self.rules.of(before.errors, rows)
-            asked = queries.index_select(0, rows), self.rules.of(errors, rows)
+            state = before.states.index_select(0, rows), self.rounding.of(before.errors, rows)
+            asked = queries.index_select(0, rows), self.rounding.of(errors, rows)
             state = self.attend(layer.self_attention, norm, state, asked, keys, some)
-            return state, self.rules.normed(after, *state)
+            return state, self.rounding.normed(after, *state)
 
         return first
 
@@ -244,9 +244,9 @@ class States:
         seen = self.below.of_problem(node)
         if seen is None:
             return None
-        table, squares, moved, bias = (getattr(seen.keys, name).to(self.rules.weight) for name in KEYS)
-        moved = moved + self.rules.u * SLACK * squares.sum(1, keepdim=True).sqrt()
-        return Seen.of(Keys(table, squares, self.rules.worst(moved).expand(len(table), 2), bias), seen.rows)
+        table, squares, moved, bias = (getattr(seen.keys, name).to(self.rounding.weight) for name in KEYS)
+        moved = moved + self.rounding.u * SLACK * squares.sum(1, keepdim=True).sqrt()
+        return Seen.of(Keys(table, squares, self.rounding.worst(moved).expand(len(table), 2), bias), seen.rows)
 
     def first_below(self, node: Node) -> Callable[[Tensor], tuple[State, State]]:
         """The first step of a layer as it is below, in the arithmetic here."""
@@ -254,8 +254,8 @@ class States:
         first = self.below.first(node)
 
         def rounded(states: Tensor, errors: Tensor) -> State:
-            near = states.to(self.rules.weight)
-            return near, self.rules.added(near, errors.to(near))
+            near = states.to(self.rounding.weight)
+            return near, self.rounding.added(near, errors.to(near))
 
         def step(some: Tensor) -> tuple[State, State]:
             state, normed = first(some)
@@ -264,7 +264,7 @@ class States:
         return step
 
     def queries(self, layer: DecoderLayer | Layer, part: Part) -> State:
-        normed, errors = self.rules.normed(layer.self_residual.norm, part.states, part.errors)
+        normed, errors = self.rounding.normed(layer.self_residual.norm, part.states, part.errors)
         return product(self.turned(layer.self_attention, "query"), normed), errors.expand(len(normed))
 
     def forward(self, layer: DecoderLayer | Layer, state: State, normed: State) -> State:
@@ -272,8 +272,8 @@ class States:
         (up, _, _, down), norm = layer.feed_forward, layer.forward_residual.norm
         assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
         hidden = product(up, normed[0], "relu")
-        x, off = state[0] + product(down, hidden), self.rules.forward((up, down), norm, normed, hidden)
-        return x, self.rules.added(x, state[1] + off)
+        x, off = state[0] + product(down, hidden), self.rounding.forward((up, down), norm, normed, hidden)
+        return x, self.rounding.added(x, state[1] + off)
 
     def keys(self, attention: MultiHeadAttention, keys: Sequence[Key], norm: nn.Module) -> Seen | None:
         """The keys and values of normed states, and which of them each context has (N, K); None without any."""
@@ -293,8 +293,8 @@ class States:
         Where no head sees two, what a key adds to a state instead: (R, D). The bias of the slots is (K, H).
         """
         states = torch.cat([part.states for part in parts])
-        errors = self.rules.worst(torch.cat([part.errors for part in parts])).expand(len(states))
-        length = self.rules.longest(norm, states, errors)
+        errors = self.rounding.worst(torch.cat([part.errors for part in parts])).expand(len(states))
+        length = self.rounding.longest(norm, states, errors)
         heads, bias = attention.heads, bias.to(states)
         opened = bias > -torch.inf
         several = bool((opened.sum(0) > 1).any())
@@ -302,8 +302,8 @@ class States:
         slots = torch.arange(len(parts), device=self.device).repeat_interleave(sizes)
 
         def some(chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            normed, off = self.rules.normed(norm, states[chosen], self.rules.of(errors, chosen))
-            moved = self.rules.of_keys(attention, norm, length, off)
+            normed, off = self.rounding.normed(norm, states[chosen], self.rounding.of(errors, chosen))
+            moved = self.rounding.of_keys(attention, norm, length, off)
             key, value = (product(self.turned(attention, name), normed) for name in ("key", "value"))
             squares = torch.cat([by_head(x.square(), heads) for x in (key, value)], 1)
             if several:
@@ -313,7 +313,7 @@ class States:
 
         made = in_threads(self.threads, some, torch.arange(len(states), device=self.device).split(ROWS))
         table, squares, moved = map(torch.cat, zip(*made, strict=True))
-        return Keys(table, squares, self.rules.worst(moved).expand(len(table), 2), bias)
+        return Keys(table, squares, self.rounding.worst(moved).expand(len(table), 2), bias)
 
     def attend(
         self,
@@ -325,7 +325,7 @@ class States:
         chosen: Tensor,
     ) -> State:
         """States (chosen, D) with what attention of queries (chosen, D) adds to them; `norm` is before the queries."""
-        (x, error), (query, off), rules = state, asked, self.rules
+        (x, error), (query, off), rules = state, asked, self.rounding
         if seen is None:
             x = x + attention.out.bias
             return x, rules.added(x, error)

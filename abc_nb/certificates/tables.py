@@ -24,11 +24,11 @@ from math import prod
 import numpy as np
 
 from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias
-from abc_nb.bias.lines import Lines, on_lines, spans
+from abc_nb.bias.lines import Lines, anchors, on_lines
 from abc_nb.certificates.cells import Cells, Key, Offset, Situation
-from abc_nb.certificates.contexts import Atom, Block, Contexts, Node, Shape, Site, Token, Wrong
+from abc_nb.certificates.contexts import Atom, Block, Case, Contexts, Node, Shape, Site, Token, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first, wrong_among
-from abc_nb.certificates.reach import by_query, everywhere, furthest
+from abc_nb.certificates.reach import by_query, furthest, unbounded_error
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -44,7 +44,7 @@ AGAIN = 128  # chunks of which it is kept, for another look, what can stand toge
 DRAWN = 5_000  # random problems of a width, in search of one that is wrong
 EDGES = 2  # distances from an edge that count as different, beyond the largest offset
 NO_POOL = np.empty(0, np.int64)
-Followed = tuple[str, str, int]  # direction, span and offset of a line
+Followed = tuple[str, str, int]  # direction, anchor and offset of a line
 
 
 class Steps:
@@ -52,12 +52,12 @@ class Steps:
 
     def __init__(self, bias: Bias, sampler: Sampler, width: Width) -> None:
         self.task, self.layout = sampler.task, sampler.task.layout(width, sampler.arrangement)
-        assert self.layout.row is not None and isinstance(bias, Lines)
-        self.columns, self.rows = self.layout.row, (self.layout.target_length - 1) // self.layout.row
+        assert self.layout.row_length is not None and isinstance(bias, Lines)
+        self.columns, self.rows = self.layout.row_length, (self.layout.target_length - 1) // self.layout.row_length
         self.opened = {}
         for name in ENCODER_DECODER:
             if bias.open_keys(self.layout, name, 0) is None:
-                raise everywhere("lines, where a head is open to every key")
+                raise unbounded_error("lines, where a head is open to every key")
             chosen = bias.of(name, 0)
             distinct = dict.fromkeys((line.direction, line.span, line.offset) for line in chosen)
             self.opened[name] = [*distinct], by_query(on_lines(chosen, self.layout, name, bias.heads), bias.heads)
@@ -117,7 +117,7 @@ class Steps:
         symbol = None if name == "self" else dict(self.layout.symbols).get(key)
         if symbol is not None:
             return "token", self.task.token(symbol), 0
-        if direction not in {known.name: known.along for known in spans(self.layout, name)}.get(span, ()):
+        if direction not in {known.name: known.along for known in anchors(self.layout, name)}.get(span, ()):
             raise InputError(
                 f"no certificate of a table for a line {direction!r} over {span!r}: it does not follow the cells, so "
                 "that what a cell looks at grows apart with the size"
@@ -125,7 +125,7 @@ class Steps:
         if name == "self":
             return "cell", -int(direction == "above"), offset - 1
         number = int(span.split()[-1])
-        by_cell = self.layout.operands[number - 1].rows
+        by_cell = self.layout.operands[number - 1].by_rows
         return "by cell" if by_cell else "by row" if direction == "by row" else "by column", number, offset
 
 
@@ -166,9 +166,9 @@ class TableContexts(Contexts):
 
     def width(self, layout: Layout) -> Width:
         """Places and rows."""
-        assert layout.row is not None
-        rows = (layout.target_length - 1) // layout.row
-        return layout.row - self.rule.wider(rows), rows
+        assert layout.row_length is not None
+        rows = (layout.target_length - 1) // layout.row_length
+        return layout.row_length - self.rule.wider(rows), rows
 
     def shape(self, site: Site) -> Shape:
         step, steps = site[1], self.steps(site[0])
@@ -176,7 +176,7 @@ class TableContexts(Contexts):
         names = tuple(sorted(root.atoms | {atom for atom in needed if atom}))
         label = self.task.token(EOS) if where.end else None
         shown = tuple(self.given(where, atom) for atom in names)
-        return Shape(root, names, label, case=(where.row == 0, where.column == 0, tuple(needed), shown))
+        return Shape(root, names, label, case=Case(where.row == 0, where.column == 0, tuple(needed), shown))
 
     def offset(self, where: Where, atom: Atom) -> Offset:
         """How far away a cell stands; before one in the first column stands the last cell of the row above."""
@@ -207,7 +207,8 @@ class TableContexts(Contexts):
 
     def choices(self, shape: Shape) -> list[np.ndarray]:
         """What can stand at each atom, cells without the offset of their tokens."""
-        return [self.standing(atom, given) for atom, given in zip(shape.atoms, shape.case[3], strict=True)]
+        assert shape.case is not None
+        return [self.standing(atom, given) for atom, given in zip(shape.atoms, shape.case.given, strict=True)]
 
     def standing(self, atom: Atom, given: tuple[bool, ...]) -> np.ndarray:
         if atom[0] == "cell":
@@ -248,8 +249,9 @@ class TableContexts(Contexts):
         """The token that the rule writes for values of a shape's atoms, (contexts, atoms); EDGE where none can be."""
         if shape.label is not None:
             return np.full(len(values), shape.label)
+        assert shape.case is not None
         nothing, atoms = np.full(len(values), EDGE), [*shape.atoms]
-        read = (nothing if atom is None else values[:, atoms.index(atom)] for atom in shape.case[2])
+        read = (nothing if atom is None else values[:, atoms.index(atom)] for atom in shape.case.reads)
         written = self.rule.step(self.rule.start, *read)[0]
         written = np.broadcast_to(written, len(values)).astype(np.int64)
         return np.where(written < 0, EDGE, self.task.first_cell + written)

@@ -67,7 +67,7 @@ def beginning(shape: Shape, automaton: Automaton) -> tuple[np.ndarray, np.ndarra
     codes = np.zeros(len(automaton.start), np.int64)
     for kind, _, place in shape.atoms:
         if kind == "factor":
-            codes = codes * automaton.base + automaton.factor[automaton.start, place]
+            codes = codes * automaton.base + automaton.short[automaton.start, place]
     order = np.argsort(codes, kind="stable")
     return codes[order], automaton.start[order]
 
@@ -140,7 +140,7 @@ def shortest(
         alive.insert(0, (fine & alive[0][automaton.following]).any(1))
     start = automaton.start[alive[0][automaton.start]]
     for place, digit in factor.items():
-        start = start[automaton.factor[start, place] == digit]
+        start = start[automaton.short[start, place] == digit]
     if not len(start):
         return None
     state, inputs = int(start[0]), list[int]()

@@ -45,7 +45,10 @@ SMALL = 1.0  # a margin below it is narrow, and practised, too
 
 @dataclass(frozen=True)
 class Certificate:
-    """What trying every context of a pattern gave."""
+    """What trying every context of a pattern gave.
+
+    It says less than `certificates.certify.Certificate`: of rounding it has no bound.
+    """
 
     form: str
     contexts: int
@@ -190,7 +193,7 @@ def drawn(answers: Answers, rng: np.random.Generator, count: int) -> Contexts:
     parts = list[Contexts]()
     while sum(len(part.right) for part in parts) < count:
         pattern = answers.bias.patterns[int(rng.integers(len(answers.bias.patterns)))]
-        operands = draw(pattern, [int(rng.integers(1, TRAINED + 1)) for _ in pattern.few], rng)
+        operands = draw(pattern, [int(rng.integers(1, TRAINED + 1)) for _ in pattern.short], rng)
         lengths, answer = tuple(map(len, operands)), pattern.answer(operands)
         ended = answer + END * (len(answer) < pattern.answer_places(lengths))
         parts.append(answers.contexts(pattern, lengths, pattern.problem(operands) + ended, 0, len(ended)))

@@ -194,7 +194,7 @@ class Attending(Answers):
         model, rng = self.model, generator(0, TEST)
         far = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 1024) - 1
         for pattern in self.bias.patterns:
-            lengths = tuple(pattern.task.rule.factor if few else 3 for few in pattern.few)
+            lengths = tuple(pattern.task.rule.short_digits if short else 3 for short in pattern.short)
             operands = draw(pattern, lengths, rng)
             problem, answer = pattern.problem(operands), pattern.answer(operands)
             contexts = self.contexts(pattern, lengths, problem + answer, 0, len(answer) + 1)

@@ -39,10 +39,10 @@ class Reader:
         self.pieces: dict[int, str] = {}
         for pattern in patterns:
             pairs = "".join(a + b for a, b in product(pattern.task.digits, repeat=2))
-            factor = str(max(pattern.factors)) * pattern.task.rule.factor
-            text = pattern.problem([factor if few else pairs for few in pattern.few])
+            factor = str(max(pattern.factors)) * pattern.task.rule.short_digits
+            text = pattern.problem([factor if short else pairs for short in pattern.short])
             spans = self.spans(tokenizer.encode(f"So {text}{pairs[:8]}{END}", add_special_tokens=False))
-            if [(span.problem, span.answer) for span in spans] != [(len(text) - 1, 8)]:
+            if [(span.problem_length, span.answer_length) for span in spans] != [(len(text) - 1, 8)]:
                 raise InputError(
                     f"this tokenizer does not give each character of {pattern.form} a token of its own: take "
                     "hf.one_digit_tokens(tokenizer, patterns), signs instead of words in patterns, and train with it"

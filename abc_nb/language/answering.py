@@ -52,7 +52,7 @@ def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[Probl
     text = text.replace("\r\n", "\n")
     asked = plainly(text + EQUALS, patterns)
     last = spans_in(asked, patterns)[-1:]
-    text = asked if last and (last[0].end, last[0].answer) == (len(asked), 0) else plainly(text, patterns)
+    text = asked if last and (last[0].end, last[0].answer_length) == (len(asked), 0) else plainly(text, patterns)
     tokens_of(text)
     spans = spans_in(text, patterns)
     if spans and not spans[-1].finished and text[spans[-1].start :].isdigit():

@@ -43,7 +43,7 @@ def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longes
     be lost beside it.
     """
     layers, texts = model.config.decoder_layers, problems(pattern, longest, seed)
-    layout = pattern.layout(tuple(pattern.task.rule.factor if few else longest for few in pattern.few))
+    layout = pattern.layout(tuple(pattern.task.rule.short_digits if short else longest for short in pattern.short))
     layout = replace(layout, target_length=len(texts[0].partition("=")[2]))
     alone = tuple(line for line in to_itself(model.config.heads, layers) if line.attention == "source")
 
@@ -59,7 +59,7 @@ def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longes
 
 def problems(pattern: Pattern, longest: int, seed: int) -> list[str]:
     """Solved problems with numbers of so many digits, whose answers have as many digits as most have."""
-    rng, lengths = generator(seed, CALIBRATION), [longest] * len(pattern.few)
+    rng, lengths = generator(seed, CALIBRATION), [longest] * len(pattern.short)
     texts = [solved(pattern, draw(pattern, lengths, rng)) for _ in range(3 * PROBLEMS)]
     usual = int(np.bincount([len(text) for text in texts]).argmax())
     return [text for text in texts if len(text) == usual][:PROBLEMS]

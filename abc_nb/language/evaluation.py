@@ -35,9 +35,9 @@ def evaluate(model: Transformer, patterns: Sequence[Pattern], tests: Sequence[tu
 def test_operands(pattern: Pattern, length: int, rng: np.random.Generator) -> list[str]:
     """Random numbers of so many digits, without zeros in front; of Parity, bits."""
     base, bits, operands = pattern.task.base, pattern.task.base == 2, list[str]()
-    for given, few in zip(pattern.task.rule.inputs, pattern.few, strict=True):
-        digits = given.alphabet[rng.integers(len(given.alphabet), size=given.digits if few else length)]
-        digits[0] = digits[0] if few or bits else rng.integers(1, base)
+    for given, short in zip(pattern.task.rule.inputs, pattern.short, strict=True):
+        digits = given.alphabet[rng.integers(len(given.alphabet), size=given.digits if short else length)]
+        digits[0] = digits[0] if short or bits else rng.integers(1, base)
         operands.append("".join(map(str, digits)))
     return in_order(pattern, operands)
 

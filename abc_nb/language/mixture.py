@@ -81,7 +81,7 @@ class Mixture:
         if again and rng.random() < REPEATED:
             return again[int(rng.integers(len(again)))]
         pattern = self.patterns[int(rng.integers(len(self.patterns)))]
-        return solved(pattern, draw(pattern, [int(rng.integers(1, self.longest + 1)) for _ in pattern.few], rng))
+        return solved(pattern, draw(pattern, [int(rng.integers(1, self.longest + 1)) for _ in pattern.short], rng))
 
     def training_batch(self, seed: int, step: int, size: int, again: Sequence[str] = ()) -> TextBatch:
         return self.rows(generator(seed, TRAIN, step), size, again=again)
@@ -107,9 +107,9 @@ def write_in(text: str, problems: Sequence[str], rng: np.random.Generator) -> st
 
 def draw(pattern: Pattern, lengths: Sequence[int], rng: np.random.Generator) -> list[str]:
     """Numbers of these lengths, or of a factor's; half of them have at most two different digits."""
-    drawn, given = list[Digits](), zip(pattern.task.rule.inputs, lengths, pattern.few, strict=True)
-    for own, length, few in given:
-        drawn.append(own.alphabet[varied_digits(len(own.alphabet), 2, own.digits if few else length, rng)])
+    drawn, given = list[Digits](), zip(pattern.task.rule.inputs, lengths, pattern.short, strict=True)
+    for own, length, short in given:
+        drawn.append(own.alphabet[varied_digits(len(own.alphabet), 2, own.digits if short else length, rng)])
     return in_order(pattern, ["".join(map(str, digits[int(rng.integers(2))])) for digits in drawn])
 
 

@@ -64,7 +64,7 @@ class Rows:
         """Each row's problems whose answers are written with their ends, and which tokens of these were right."""
         for text, row in zip(batch.texts, right.cpu(), strict=True):
             for span in spans_in(text, self.mixture.patterns):
-                if span.answer and span.end < len(text):
+                if span.answer_length and span.end < len(text):
                     yield text, span, row[span.equals : span.end]
 
     @cached_property

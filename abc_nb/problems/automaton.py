@@ -14,7 +14,7 @@ import numpy as np
 from abc_nb.common.errors import InputError
 from abc_nb.problems.rules import Rule
 
-MOST = 5_000  # states: a factor of two digits has 4,951 in base 10
+MOST_STATES = 5_000  # states: a factor of two digits has 4,951 in base 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class Automaton:
     output: np.ndarray  # (states, inputs): the digit that is written
     following: np.ndarray  # (states, inputs): the state after it
     digits: np.ndarray  # (inputs, operands): the digits of an input, one an operand of many digits
-    factor: np.ndarray  # (states, digits): of a short factor, units first; no columns without one
+    short: np.ndarray  # (states, digits): of a short factor, units first; no columns without one
 
     @property
     def states(self) -> int:
@@ -34,10 +34,13 @@ class Automaton:
 
     @lru_cache  # noqa: B019 (few of them)
     def settled(self, empty: tuple[int, ...] = ()) -> int:
-        """From how many places on, at which `empty` operands have no digit, their number makes no difference."""
+        """The least n of places after which a state can be any that it can be after n + 1, and so after any more.
+
+        At these places `empty` operands have no digit.
+        """
         most, following = 1, self.following[:, (self.digits[:, list(empty)] == 0).all(1)]
         for start in self.start:  # a state is followed by states of the same factor alone
-            states = np.flatnonzero((self.factor == self.factor[start]).all(1))
+            states = np.flatnonzero((self.short == self.short[start]).all(1))
             follows = np.zeros((len(states), len(states)), np.float32)
             follows[np.arange(len(states))[:, None], np.searchsorted(states, following[states])] = 1
             power, places = follows, 1
@@ -67,32 +70,32 @@ class Automaton:
 
 @lru_cache(maxsize=256)
 def automaton_of(rule: Rule) -> Automaton:
-    """The automaton of a rule, with states in the order in which they are met; InputError for more than MOST."""
-    base, few = rule.base, rule.factor
-    inputs = np.array([*product(*(given.alphabet.tolist() for given in rule.inputs[: rule.long]))])
-    states = [(factor, rule.start) for factor in product(rule.inputs[-1].alphabet.tolist(), repeat=few)]
+    """The automaton of a rule, with states in the order in which they are met; InputError for more than MOST_STATES."""
+    base, short = rule.base, rule.short_digits
+    inputs = np.array([*product(*(given.alphabet.tolist() for given in rule.inputs[: rule.long_operands]))])
+    states = [(factor, rule.start) for factor in product(rule.inputs[-1].alphabet.tolist(), repeat=short)]
     first, numbers = np.arange(len(states)), {state: number for number, state in enumerate(states)}
     output, following = [], []
     for factor, carry in states:  # grows while it is read, until no state is new
-        value = [np.array(factor) @ base ** np.arange(few)] * bool(few)
+        value = [np.array(factor) @ base ** np.arange(short)] * bool(short)
         digits, carries = (np.broadcast_to(part, len(inputs)).tolist() for part in rule.step(carry, *inputs.T, *value))
         for after in carries:
             if numbers.setdefault((factor, after), len(states)) == len(states):
                 states.append((factor, after))
-        if len(states) > MOST:
-            raise uncertified(rule)
+        if len(states) > MOST_STATES:
+            raise no_automaton(rule)
         output.append(digits)
         following.append([numbers[factor, after] for after in carries])
-    factors = np.array([factor for factor, _ in states], np.int64).reshape(len(states), few)
+    factors = np.array([factor for factor, _ in states], np.int64).reshape(len(states), short)
     return Automaton(base, first, np.array(output), np.array(following), inputs, factors)
 
 
 def certified_automaton(rule: Rule) -> Automaton:
     """The automaton that a certificate needs; InputError for a task that is no local rule, or writes the end alone."""
     if rule.whole or rule.final_only:
-        raise uncertified(rule)
+        raise no_automaton(rule)
     return automaton_of(rule)
 
 
-def uncertified(rule: Rule) -> InputError:
+def no_automaton(rule: Rule) -> InputError:
     return InputError(f"{rule.title} has no certificate: what lower places mean for higher ones has no few states")

@@ -168,9 +168,9 @@ def n_by_n(base: int) -> Rule:
     Cell (r, c) is (digit of cell (r - 1, c + 1)) + a_c b_r + (carry of cell (r, c - 1)): its digit and its carry.
     """
 
-    def step(_: int, a: Digits, b: Digits, above: Digits, before: Digits) -> tuple[Digits, int]:
+    def step(state: int, a: Digits, b: Digits, above: Digits, before: Digits) -> tuple[Digits, int]:
         product = np.where(a == EDGE, 0, a * b)
-        return product + np.where(above == EDGE, 0, above % base) + np.where(before == EDGE, 0, before // base), _
+        return product + np.where(above == EDGE, 0, above % base) + np.where(before == EDGE, 0, before // base), state
 
     def result(table: np.ndarray) -> Digits:
         """Column 0 from the top, then what is left of the last row."""
@@ -190,10 +190,10 @@ def sum_of_many(base: int) -> Rule:
     digit of number `r`, the digit above it and the carry of the cell before, together less than twice the base.
     """
 
-    def step(_: int, digit: Digits, above: Digits, before: Digits) -> tuple[Digits, int]:
+    def step(state: int, digit: Digits, above: Digits, before: Digits) -> tuple[Digits, int]:
         total = np.where(digit == EDGE, 0, digit) + np.where(above == EDGE, 0, above % base)
         total = total + np.where(before == EDGE, 0, before // base)
-        return np.where((digit == EDGE) & (total >= base), EDGE, total), _  # columns are enough for the sum
+        return np.where((digit == EDGE) & (total >= base), EDGE, total), state  # columns are enough for the sum
 
     plus, reads = base, (operand(0), cell(-1, 0), cell(0, -1))  # the first token after the digits
     cells = Words(writes=with_carry(base, 2 * base), wider=lambda rows: digit_count(rows, base))

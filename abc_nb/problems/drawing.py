@@ -16,7 +16,7 @@ def training_operands(task: Task, pool: np.ndarray, count: int, width: Width, rn
         digits, numbers = pair(width)
         return [stack(rule, varied_digits(task.base, count, numbers * digits, rng).reshape(count, numbers, digits))]
     if task.pads:
-        drawn = [to_digits(rng.choice(pool, count), task.base, single(width)) for _ in range(rule.long)]
+        drawn = [to_digits(rng.choice(pool, count), task.base, single(width)) for _ in range(rule.long_operands)]
         return completed(task, drawn, rng)
     if task.two_numbers:
         return [varied_digits(task.base, count, places, rng) for places in task.operand_places(width)]
@@ -38,14 +38,14 @@ def operands_of_length(task: Task, length: Width, samples: int, width: Width, rn
         drawn[:, :, -1] = rng.integers(1, task.base, size=(samples, numbers))
         return [stack(rule, drawn)]
     if rule.notation == "number":
-        ranges = [task.range_of(places) for places in pair(length)[: rule.long + task.table]]
+        ranges = [task.range_of(places) for places in pair(length)[: rule.long_operands + task.table]]
         count = min(samples, *(high - low for low, high in ranges))
         sizes = zip(ranges, task.operand_places(width), strict=False)  # a factor is drawn later
         long = [distinct_digits(low, high, task.base, places, count, rng) for (low, high), places in sizes]
         return completed(task, long, rng)
     if task.table:
         return training_operands(task, np.empty(0), samples, width, rng)
-    lists, places = [given.alphabet for given in rule.inputs[: rule.long]], single(length)
+    lists, places = [given.alphabet for given in rule.inputs[: rule.long_operands]], single(length)
     count = min(samples, *(len(every) ** places for every in lists))
     long = [every[distinct_digits(0, len(every) ** places, len(every), places, count, rng)] for every in lists]
     return completed(task, long, rng)
@@ -53,7 +53,7 @@ def operands_of_length(task: Task, length: Width, samples: int, width: Width, rn
 
 def completed(task: Task, long: list[Digits], rng: np.random.Generator) -> list[Digits]:
     """All operands: long ones in an order that the task allows, or one and a uniform factor of few digits."""
-    every, digits = task.rule.inputs[-1].alphabet, task.rule.factor
+    every, digits = task.rule.inputs[-1].alphabet, task.rule.short_digits
     factor = [every[rng.integers(len(every), size=(len(long[0]), digits))]] if digits else []
     return in_order(task, long) + factor
 

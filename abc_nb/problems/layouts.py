@@ -23,13 +23,13 @@ SourceIndex = Literal["right", "left", "place", "running"]  # what tokens of the
 
 @dataclass(frozen=True)
 class Operand:
-    """One operand's columns: place `p` stands at column `last - stride * p`."""
+    """Where an operand is in a layout: place `p` at column `last - stride * p`. (`rules.Input` has its tokens.)"""
 
     last: int  # column of the units: the operand's last, but its first where the units are written first
     stride: int  # columns from one place to the next on its left; negative where that is on its right
     places: int  # places it occupies
-    rows: bool = False  # whether it is written row by row, with rows as long as those of the table that is written
-    few: bool = False  # of an unpadded layout: whether it has a few places in every problem
+    by_rows: bool = False  # whether it is written row by row, with rows as long as those of the table that is written
+    short: bool = False  # of an unpadded layout: whether it has a few places in every problem
 
     @property
     def columns(self) -> np.ndarray:
@@ -51,7 +51,7 @@ class Layout:
     symbols: Symbols
     target_length: int  # output tokens, EOS included
     filled: int | None = None  # places that numbers fill, if not all of them: zeros stand in front
-    row: int | None = None  # output tokens in a row, if the output is a table
+    row_length: int | None = None  # output tokens in a row, if the output is a table
     above: tuple[int, ...] = ()  # what a cell of the table needs of the row above: how many columns to the right
     answer: AnswerOrder = "units first"
     unpadded: bool = False  # whether each operand has its own places, without zeros in front up to the width
@@ -64,12 +64,12 @@ class Layout:
         stand = np.sort(np.concatenate(columns))
         if not np.array_equal(stand, np.arange(self.source_length)):
             raise InputError(f"each column from 0 to {self.source_length - 1} must hold one token: found {stand}")
-        if min(count for count in (self.target_length, self.filled, self.row) if count is not None) < 1:
+        if min(count for count in (self.target_length, self.filled, self.row_length) if count is not None) < 1:
             raise InputError("a layout needs an output token, a place that numbers fill and a cell in a row, at least")
 
     def is_short(self, operand: Operand) -> bool:
         """Whether an operand has so many places at any width: a factor of one digit, or a few."""
-        return operand.few if self.unpadded else self.row is None and operand.places < self.width
+        return operand.short if self.unpadded else self.row_length is None and operand.places < self.width
 
     @property
     def source_length(self) -> int:
@@ -82,7 +82,7 @@ class Layout:
 
     @property
     def digit_places(self) -> np.ndarray:
-        """The place of each column's digit, units = 1, and 0 where no digit stands: (source_length,)."""
+        """The place of each column's digit, counted from 1, and 0 where no digit stands: (source_length,)."""
         places = np.zeros(self.source_length, dtype=np.int64)
         for operand in self.operands:
             places[operand.columns] = np.arange(1, operand.places + 1)

@@ -24,9 +24,9 @@ def elementary(number: int) -> Rule:
     if number not in range(256):
         raise InputError(f"rule {number} is not possible: elementary automata are numbered from 0 to 255")
 
-    def step(_: Any, left: Any, here: Any, right: Any, first: Any) -> tuple[Any, Any]:
+    def step(state: Any, left: Any, here: Any, right: Any, first: Any) -> tuple[Any, Any]:
         case = 4 * np.maximum(left, 0) + 2 * np.maximum(here, 0) + np.maximum(right, 0)
-        return np.where(here == EDGE, first, number >> case & 1), _
+        return np.where(here == EDGE, first, number >> case & 1), state
 
     return Rule(f"rule-{number}", step, (Input("place", 2), Input("row", 1)), "01", AROUND, **words(f"Rule {number}"))
 
@@ -47,8 +47,8 @@ def turing(table: Mapping[str, str], name: str = "turing", blank: str = "0") -> 
     for at in np.ndindex(follows.shape):
         follows[at] = alphabet.index(next_cell(table, *(signs[number] for number in at))) if signs[at[1]] else EDGE
 
-    def step(_: Any, left: Any, here: Any, right: Any, first: Any) -> tuple[Any, Any]:
-        return np.where(here == EDGE, first, follows[left, here, right]), _
+    def step(state: Any, left: Any, here: Any, right: Any, first: Any) -> tuple[Any, Any]:
+        return np.where(here == EDGE, first, follows[left, here, right]), state
 
     inputs = (Input("place", len(alphabet)), Input("row", 1))
     return Rule(name, step, inputs, alphabet, AROUND, **words("Turing machine"))

@@ -50,8 +50,8 @@ def read(rule: Rule, vocabulary: Sequence[str], text: str) -> list[Digits]:
     parts = parts_of(text, rule.sign if len(rule.inputs) > 1 else "", rule)
     if len(parts) != len(rule.inputs):
         raise InputError(f"{'numbers' if numbers else 'operands'} in it: {len(parts)}, needed: {len(rule.inputs)}")
-    if rule.factor and len(parts[-1]) > rule.factor:
-        raise InputError(f"the second number has {len(parts[-1])} digits, which is more than {rule.factor}")
+    if rule.short_digits and len(parts[-1]) > rule.short_digits:
+        raise InputError(f"the second number has {len(parts[-1])} digits, which is more than {rule.short_digits}")
     places = [from_left(rule, number, part) for number, part in enumerate(parts)]
     operands = [np.array([[rule.alphabet.index(symbol) for symbol in symbols]]) for symbols in places]
     for given, digits in zip(rule.inputs, operands, strict=True):

@@ -27,7 +27,7 @@ Step = Callable[..., tuple[Any, Any]]  # (state, *what is read) to (token, state
 
 @dataclass(frozen=True)
 class Input:
-    """An operand of a rule: along what it runs, and which tokens can stand in it.
+    """An operand of a rule: along what it runs, and which tokens can stand in it. (`layouts.Operand` has its columns.)
 
     Along "place": a token for each place of the output's row. "row": one for each row of a table. "cell": one for each
     cell, so that rows of the operand are as long as the table's. "all": a number of `digits` digits for all outputs.
@@ -53,12 +53,12 @@ class Address(NamedTuple):
 
 
 def operand(number: int, back: int = 0) -> Address:
-    """An operand's token at this place, row or cell, or so many of them `back`."""
+    """The address of an operand's token: at this place, row or cell, or so many of them `back`."""
     return Address(number, -back, -back)
 
 
 def cell(rows: int, columns: int) -> Address:
-    """The cell so many rows down and columns on: it must be written before, so the row is 0 or -1."""
+    """The address of a cell so many rows down and columns on: it must be written before, so the row is 0 or -1."""
     return Address(OUTPUT, rows, columns)
 
 
@@ -159,26 +159,26 @@ class Rule:
         return len(self.alphabet)
 
     @property
-    def long(self) -> int:
+    def long_operands(self) -> int:
         """How many operands run along places."""
         return sum(given.along == "place" for given in self.inputs)
 
     @property
-    def factor(self) -> int:
+    def short_digits(self) -> int:
         """Digits of the operand for all outputs, if there is one."""
         return self.inputs[-1].digits
 
     @property
-    def cells(self) -> int:
+    def cell_count(self) -> int:
         """How many different tokens are written in a table."""
         return len(self.writes) or self.base
 
-    def row(self, operands: Sequence[Digits]) -> Digits:
+    def answer_in_a_row(self, operands: Sequence[Digits]) -> Digits:
         """The output of one row (samples, places), all samples at once."""
-        factor = [digits @ self.base ** np.arange(self.factor) for digits in operands[self.long :]]
+        factor = [digits @ self.base ** np.arange(self.short_digits) for digits in operands[self.long_operands :]]
         state, output = self.start, []
         for place in range(operands[0].shape[1]):
-            token, state = self.step(state, *(digits[:, place] for digits in operands[: self.long]), *factor)
+            token, state = self.step(state, *(digits[:, place] for digits in operands[: self.long_operands]), *factor)
             output.append(token)
         return np.stack(output, axis=1)
 
@@ -226,12 +226,12 @@ class Where(NamedTuple):
             inside = 0 <= row < self.rows and 0 <= column < self.columns
             return Stands(OUTPUT, row * self.columns + column) if inside else None
         given = rule.inputs[address.operand]
-        place, places = self.counted(given.along, address), self.places(rule, given)
+        place, places = self.place_in_operand(given.along, address), self.places(rule, given)
         marked = given.mark is not None and place % self.columns == self.columns - 1
         return Stands(address.operand, place) if 0 <= place < places and not marked else None
 
-    def counted(self, along: Along, address: Address) -> int:
-        """The place of an operand's token that follows the place, the row or the cell."""
+    def place_in_operand(self, along: Along, address: Address) -> int:
+        """Where a token that is read stands in its operand, which runs along places, rows or cells."""
         if along == "cell":
             return self.row * self.columns + self.column + address.columns
         return self.row + address.rows if along == "row" else self.column + address.columns

@@ -122,7 +122,7 @@ class Sampler:
         """
         operands = self.draw(self.numbers(seed)[0], size, self.widest, generator(seed, CALIBRATION))
         batch = self.batch(operands, self.widest)
-        if padding or self.regime not in PADDED or batch.layout.row:
+        if padding or self.regime not in PADDED or batch.layout.row_length:
             return batch
         filled = self.task.training_width
         layout = replace(batch.layout, target_length=min(filled, batch.layout.target_length), filled=filled)

@@ -60,14 +60,15 @@ class Pattern:
         check_fields(self)
         rule = self.task.rule
         digits = rule.notation != "items" and "".join(rule.alphabet) == DIGITS[: min(self.task.base, 10)]
-        one_end = rule.long == 1 or not any(given.from_left for given in rule.inputs)  # from which places are counted
+        # Places are counted from one end.
+        one_end = rule.long_operands == 1 or not any(given.from_left for given in rule.inputs)
         if not digits or not one_end or self.task.table or rule.whole or rule.final_only:
             raise InputError(f"{self.task.title} in base {self.task.base} cannot be written into a text")
         ends = self.form.endswith(("}=", ")=")) and self.form.count(EQUALS) == 1
-        numbers = len(self.literals) - 1 == len(self.few) and all(self.literals[1:])
+        numbers = len(self.literals) - 1 == len(self.short) and all(self.literals[1:])
         if not numbers or not ends or re.search(r"\d", self.form):
             raise InputError(
-                f"the form {self.form!r} is not possible: {self.task.title} has {len(self.few)} numbers, with "
+                f"the form {self.form!r} is not possible: {self.task.title} has {len(self.short)} numbers, with "
                 "characters between them that are no digits, and ends in a number or a bracket, and the only '='"
             )
 
@@ -77,9 +78,9 @@ class Pattern:
         return tuple(OPERAND.split(self.form))
 
     @cached_property
-    def few(self) -> tuple[bool, ...]:
-        """Whether each number is a factor of a few digits."""
-        return (False,) * self.task.rule.long + (True,) * bool(self.task.rule.factor)
+    def short(self) -> tuple[bool, ...]:
+        """Whether each number is one of a few digits, a factor."""
+        return (False,) * self.task.rule.long_operands + (True,) * bool(self.task.rule.short_digits)
 
     @cached_property
     def factors(self) -> set[int]:
@@ -88,7 +89,7 @@ class Pattern:
 
     def answer_places(self, lengths: Sequence[int]) -> int:
         """The most digits that an answer has: those of the longest number, and one more where a result can need it."""
-        return max(length for length, few in zip(lengths, self.few, strict=True) if not few) + self.task.grows
+        return max(length for length, short in zip(lengths, self.short, strict=True) if not short) + self.task.grows
 
     @lru_cache(maxsize=4096)  # noqa: B019 (a frozen value, and few of them)
     def layout(self, lengths: tuple[int, ...]) -> Layout:
@@ -96,7 +97,7 @@ class Pattern:
         operands, symbols = in_a_row([literal.removesuffix(EQUALS) for literal in self.literals], lengths)
         pairs = zip(operands, self.task.rule.inputs, strict=True)
         ordered = (turned(one) if given.from_left else one for one, given in pairs)
-        marked = tuple(replace(operand, few=few) for operand, few in zip(ordered, self.few, strict=True))
+        marked = tuple(replace(operand, short=short) for operand, short in zip(ordered, self.short, strict=True))
         places = self.answer_places(lengths)
         return Layout(places - self.task.grows, marked, symbols, places + 1, unpadded=True)
 
@@ -115,7 +116,7 @@ class Pattern:
         As `people` write it, spaces stand around its parts, and commas between thousands.
         """
         at, operands = start, list[str]()
-        for literal, few in zip(self.literals, (*self.few, None), strict=True):
+        for literal, short in zip(self.literals, (*self.short, None), strict=True):
             for sign in literal:
                 at = behind_spaces(text, at) if people and at > start and not sign.isalnum() else at
                 if at == len(text) and operands:
@@ -123,7 +124,7 @@ class Pattern:
                 if text[at : at + 1] != sign:
                     return None
                 at += 1
-            if few is None:
+            if short is None:
                 found = ProblemSpan(self, start, tuple(operands), at - start - 1)
                 return found if self.possible(operands) else None
             at = behind_spaces(text, at) if people and at > start else at
@@ -132,7 +133,7 @@ class Pattern:
                 begun = at == len(text) and bool(operands)
                 return ProblemSpan(self, start, tuple(operands), at - start, finished=False) if begun else None
             own = number[0].replace(",", "")
-            if few and (len(own) != self.task.rule.factor or not {*map(int, own)} <= self.factors):
+            if short and (len(own) != self.task.rule.short_digits or not {*map(int, own)} <= self.factors):
                 return None
             at, operands = number.end(), [*operands, own]
         return None
@@ -141,7 +142,7 @@ class Pattern:
         """The right answer as it follows the `=`, in the task's order: longer than the longest number if needed."""
         places = self.answer_places([*map(len, operands)])
         longest = places - self.task.grows
-        filled = [own if few else own.zfill(places) for own, few in zip(operands, self.few, strict=True)]
+        filled = [own if short else own.zfill(places) for own, short in zip(operands, self.short, strict=True)]
         by_place = (from_left(self.task.rule, number, own) for number, own in enumerate(filled))
         digits = self.task.answer([np.array([[*map(int, own)]]) for own in by_place])[0].tolist()
         written = "".join(map(str, digits))
@@ -159,9 +160,9 @@ class ProblemSpan:
     pattern: Pattern
     start: int  # its first token
     operands: tuple[str, ...]  # its numbers, as far as they are written
-    problem: int  # tokens before its `=`
+    problem_length: int  # tokens before its `=`
     finished: bool = True  # whether it has its `=`
-    answer: int = 0  # tokens of the answer that are written
+    answer_length: int = 0  # tokens of the answer that are written
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -171,12 +172,12 @@ class ProblemSpan:
     @property
     def equals(self) -> int:
         """Where its `=` stands."""
-        return self.start + self.problem
+        return self.start + self.problem_length
 
     @property
     def end(self) -> int:
         """The token after its last one."""
-        return self.equals + self.finished + self.answer
+        return self.equals + self.finished + self.answer_length
 
     @property
     def layout(self) -> Layout:
@@ -208,9 +209,9 @@ def spans_in(text: str, patterns: Sequence[Pattern], people: bool = False) -> li
             continue
         if found.finished:
             rest = text[found.end : found.end + found.pattern.answer_places(found.lengths)]
-            found = replace(found, answer=len(rest) - len(rest.lstrip("".join(found.pattern.task.digits))))
+            found = replace(found, answer_length=len(rest) - len(rest.lstrip("".join(found.pattern.task.digits))))
         spans.append(found)
-        before.skip(found.end, "answer" if found.answer else "open")
+        before.skip(found.end, "answer" if found.answer_length else "open")
     return spans
 
 

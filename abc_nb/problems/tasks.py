@@ -104,7 +104,7 @@ class Task(Widths):
         """
         if arrangement not in get_args(Arrangement):
             raise InputError(f"{arrangement!r} is no arrangement: choose one of {', '.join(get_args(Arrangement))}")
-        if arrangement == "aligned" and self.pads and len(self.rule.inputs) == 2 and self.rule.factor < 2:
+        if arrangement == "aligned" and self.pads and len(self.rule.inputs) == 2 and self.rule.short_digits < 2:
             return binary_aligned(single(width), self.rule.sign)
         layout = self.natural(width)
         if arrangement == "units-first":
@@ -126,8 +126,8 @@ class Task(Widths):
             return Layout(places[0], operands, symbols, 2 if self.rule.final_only else places[0] + 1)
         rows, columns = self.size(width)
         above = sorted(at.columns for at in self.rule.reads if at.operand == OUTPUT and at.rows)
-        operands = tuple(replace(one, rows=self.rule.stacked) for one in operands)
-        return Layout(places[0], operands, symbols, rows * columns + 1, row=columns, above=tuple(above))
+        operands = tuple(replace(one, by_rows=self.rule.stacked) for one in operands)
+        return Layout(places[0], operands, symbols, rows * columns + 1, row_length=columns, above=tuple(above))
 
     def source(self, operands: Sequence[Digits], layout: Layout) -> np.ndarray:
         """Source tokens of shape (samples, source_length); a single digit fills every place given to it."""
@@ -149,7 +149,7 @@ class Task(Widths):
         """The output tokens before the end, shape (samples, outputs): digits, place 0 first, or a table row by row."""
         if self.table:
             return self.first_cell + self.cells(operands).reshape(len(operands[0]), -1)
-        output = self.rule.whole.answer(operands) if self.rule.whole else self.rule.row(operands)
+        output = self.rule.whole.answer(operands) if self.rule.whole else self.rule.answer_in_a_row(operands)
         return output[:, -1:] if self.rule.final_only else output
 
     def cells(self, operands: Sequence[Digits]) -> np.ndarray:
@@ -167,7 +167,7 @@ class Task(Widths):
     # ---- typed problems
 
     @property
-    def problem(self) -> str:
+    def example(self) -> str:
         """The example, in what the task's base has."""
         return notation.example(self.rule)
 
@@ -181,7 +181,7 @@ class Task(Widths):
         try:
             operands = notation.read(self.rule, self.vocabulary, text.strip())
         except InputError as reason:
-            takes = f"{self.title} takes a problem in {self.takes}, as in {self.problem}"
+            takes = f"{self.title} takes a problem in {self.takes}, as in {self.example}"
             raise InputError(f"cannot read {text.strip()!r}: {reason}; {takes}") from None
         if zeros or self.rule.notation != "number" or self.rule.stacked:
             return operands
@@ -195,7 +195,7 @@ class Task(Widths):
     def write(self, tokens: Sequence[int], layout: Layout | None = None) -> str:
         """The answer in output tokens, as a person writes it, `?` for what is no digit; `layout` is the problem's."""
         if self.table:
-            cells = self.read_table(tokens, (layout.row if layout else None) or len(tokens) or 1)
+            cells = self.read_table(tokens, (layout.row_length if layout else None) or len(tokens) or 1)
             return notation.of_table(self.rule, cells)
         symbols = self.text(tokens)
         output = symbols[: symbols.index(EOS)] if EOS in symbols else symbols
@@ -209,14 +209,14 @@ class Task(Widths):
     def read_table(self, tokens: Sequence[int], row: int) -> np.ndarray:
         """The cells that output tokens stand for, (rows, columns): -1 for a token that is no cell."""
         cells = np.array(tokens[: len(tokens) // row * row], np.int64).reshape(-1, row) - self.first_cell
-        return np.where((cells < 0) | (cells >= self.rule.cells), -1, cells)
+        return np.where((cells < 0) | (cells >= self.rule.cell_count), -1, cells)
 
     def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
         """The first operand, and below it the rows that output tokens make, each behind what stands along it."""
-        if not self.table or self.rule.stacked or layout.row is None:
+        if not self.table or self.rule.stacked or layout.row_length is None:
             raise InputError(f"{self.title} shows no table: take N x N")
         names = self.rule.writes or self.rule.alphabet
-        rows = [[names[at] if at >= 0 else "?" for at in row] for row in self.read_table(tokens, layout.row)]
+        rows = [[names[at] if at >= 0 else "?" for at in row] for row in self.read_table(tokens, layout.row_length)]
         first, second = (self.text(digits[0].tolist()) for digits in (operands[0], operands[-1]))
         return notation.side_by_side(self.rule, first, second, rows)
 

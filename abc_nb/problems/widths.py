@@ -1,6 +1,5 @@
 """How long problems of a rule are: their lengths, the columns that they take, and the widths seen in training."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Literal
@@ -23,18 +22,18 @@ Width = int | tuple[int, int]  # columns given to an operand; of operands with t
 
 
 class Widths:
-    """What a task knows of lengths and widths."""
+    """Those methods of `Task`, its only subclass, that are about lengths and widths; read that one first."""
 
     base: int
 
     @property
-    @abstractmethod
     def rule(self) -> Rule:
         """What the task computes."""
+        raise NotImplementedError
 
-    @abstractmethod
     def right_answer(self, text: str) -> str:
         """The right answer to a typed problem."""
+        raise NotImplementedError
 
     @property
     def table(self) -> bool:
@@ -72,7 +71,7 @@ class Widths:
         written = np.base_repr(number, self.base).lower() if self.pads else ""
         if self.result_places(len(written)) == len(written):
             return number
-        others = [self.rule.alphabet[-1] * self.rule.factor or written] * (len(self.rule.inputs) - 1)
+        others = [self.rule.alphabet[-1] * self.rule.short_digits or written] * (len(self.rule.inputs) - 1)
         return int(self.right_answer(self.rule.sign.join([written, *others])), self.base)
 
     @cached_property

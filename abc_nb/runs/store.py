@@ -36,7 +36,7 @@ from abc_nb.model.eight_bits import packed, unpacked
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.experiment import Experiment
+from abc_nb.specs.experiment import AnySpec
 from abc_nb.specs.names import how_to_train
 from abc_nb.training.evaluation import with_intervals
 
@@ -58,7 +58,7 @@ Data = dict[str, Any]
 class Run:
     """The result of an experiment for one seed, made here or shipped."""
 
-    spec: Any  # an `Experiment`: of arithmetic a `Spec`, of language a `LanguageSpec`
+    spec: Any  # an `AnySpec`: of arithmetic a `Spec`, of language a `LanguageSpec`
     seed: int
     record: Mapping[str, Any] = field(compare=False, repr=False)
     folder: Path  # of its files; of a shipped run, the folder of all shipped results
@@ -147,7 +147,7 @@ def checksum(tensors: Mapping[str, Tensor]) -> str:
 
 
 def record_of(
-    spec: Experiment,
+    spec: AnySpec,
     seed: int,
     facts: Mapping[str, Any],
     tables: Mapping[str, pd.DataFrame],
@@ -185,7 +185,7 @@ def by_row(data: Any) -> Any:
 # ---- finding runs
 
 
-def find(spec: Experiment, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
+def find(spec: AnySpec, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
     """The finished run, made here or else shipped, as far as `origins` has these."""
     folder = paths.runs() / spec.key(seed)
     if "runs" in origins and folder.exists():
@@ -198,13 +198,13 @@ def find(spec: Experiment, seed: int, origins: Sequence[str] = ANYWHERE) -> Run 
     return Run(spec, seed, record, paths.SHIPPED, *((paths.SHIPPED / tensors[0], tensors[1]) if tensors else ()))
 
 
-def with_weights(spec: Experiment, seed: int) -> Run | None:
+def with_weights(spec: AnySpec, seed: int) -> Run | None:
     """The same if it has weights, which training can go on from and which can be looked at."""
     run = find(spec, seed)
     return run if run is not None and run.weights is not None else None
 
 
-def read(spec: Experiment, seed: int, folder: Path) -> Run:
+def read(spec: AnySpec, seed: int, folder: Path) -> Run:
     """The run in a folder; InputError if that is not what was written there."""
     try:
         record = json.loads((folder / RECORD).read_bytes())
@@ -216,7 +216,7 @@ def read(spec: Experiment, seed: int, folder: Path) -> Run:
     return Run(spec, seed, record, folder, folder / WEIGHTS)
 
 
-def seeds(spec: Experiment) -> list[int]:
+def seeds(spec: AnySpec) -> list[int]:
     """The seeds for which there is a finished run, made here or shipped."""
     before, after = spec.key(0).rsplit("seed0", 1)
     keys = [*(path.parent.name for path in paths.runs().glob(f"*/{RECORD}")), *shipped_lines(paths.SHIPPED)]
@@ -241,18 +241,18 @@ def records(origin: str, having: str = "") -> list[Data]:
 def shipped_lines(folder: Path) -> dict[str, str]:
     """The lines of the shipped records in a folder, by their keys; read once as long as the file stays the same."""
     path = folder / RUNS
-    return lines_of(path, path.stat().st_mtime_ns if path.exists() else 0)
+    return record_lines(path, path.stat().st_mtime_ns if path.exists() else 0)
 
 
 @lru_cache(maxsize=4)
-def lines_of(path: Path, changed: int) -> dict[str, str]:
+def record_lines(path: Path, changed: int) -> dict[str, str]:
     lines = path.read_text(encoding="utf-8").splitlines() if changed else []
     if not all(line.startswith(FIRST) and line.endswith("}") for line in lines):
         raise InputError(f"the shipped results are damaged: copy {path} anew from where it came from")
     return {line[len(FIRST) : line.index('"', len(FIRST))]: line for line in lines}
 
 
-def nothing_shipped() -> str:
+def advice_if_incomplete() -> str:
     """What to do where not all results are at hand, as the end of a sentence; empty where they are."""
     if (paths.SHIPPED / RUNS).exists() and paths.SHIPPED != paths.MODELS:
         return ""

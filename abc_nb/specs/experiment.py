@@ -48,7 +48,7 @@ def usual_base(task: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
+class AnySpec:
     """What every kind of spec has: an identity, and fields of which all that a run depends on, but its seed."""
 
     model: ModelConfig
@@ -57,6 +57,7 @@ class Experiment:
     tests: tuple[tuple[int, int], ...] = field(
         default=(), compare=False, metadata=LABEL
     )  # (length, samples); more can be made later
+    # Set by `specify`. The spec of a reader's rule keeps the default, which then says nothing.
     identity: Name = field(default=Name("addition", "vanilla"), compare=False, metadata=LABEL)
     profile: str = field(default="quick", compare=False, metadata=LABEL)
     changes: tuple[str, ...] = field(

@@ -20,7 +20,7 @@ from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.experiment import LANGUAGE, Experiment, Name, changed, within
+from abc_nb.specs.experiment import LANGUAGE, AnySpec, Name, changed, within
 from abc_nb.specs.language import language_models, language_spec
 from abc_nb.specs.models import PERIOD, Model, layers, models_of
 from abc_nb.specs.names import every_name, parse
@@ -36,7 +36,7 @@ MOST_TOKENS = 2 * 10**6  # of a test problem's output
 
 
 @dataclass(frozen=True)
-class Spec(Experiment):
+class Spec(AnySpec):
     """All that determines a run of arithmetic, but for its seed."""
 
     sampler: Sampler
@@ -147,7 +147,9 @@ def specify_task(task: Task, name: str, profile: str, changes: tuple[str, ...] =
 
 
 def practised(identity: Name, model: Model, profile: str, changes: tuple[str, ...]) -> Spec:
-    """The spec of a model that is trained on until it is certified: its parent's, with the training of one round.
+    """The spec of a model that is trained on until it is certified: its parent's, with the training of all rounds.
+
+    Its `steps` are those of all rounds together, its `hold` and `warmup` those of each.
 
     Changes are of the parent, all but that of `practice` itself, the largest number of rounds.
     """

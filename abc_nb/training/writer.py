@@ -70,7 +70,7 @@ class Writer:
     def answer(self, text: str) -> str:
         """The answer, units first, to the problem whose `=` ends a text: all digits that the model writes there."""
         spans = text_bias(self.model).spans(text)
-        if not spans or not spans[-1].finished or spans[-1].end != len(text) or spans[-1].answer:
+        if not spans or not spans[-1].finished or spans[-1].end != len(text) or spans[-1].answer_length:
             raise InputError(f"there is no problem at the end of {text[-40:]!r}")
         written = self.write(text, spans[-1].pattern.answer_places(spans[-1].lengths) + 1, NO_DIGITS)
         return written if written[-1].isdigit() else written[:-1]

@@ -112,11 +112,11 @@ class TableCoupling(Abacus):
         return self.starts**3
 
     def places(self, index: Index, layout: Layout) -> Index:
-        if layout.row is None:
+        if layout.row_length is None:
             raise InputError("positions by row and column need an output that is a table: choose a task that has one")
         step = index.target - index.target[0]
-        row, column = torch.div(step - 1, layout.row, rounding_mode="floor"), (step - 1) % layout.row
-        last = column == layout.row - 1  # as what stands before the first cell of all
+        row, column = torch.div(step - 1, layout.row_length, rounding_mode="floor"), (step - 1) % layout.row_length
+        last = column == layout.row_length - 1  # as what stands before the first cell of all
         place = torch.where(step > 0, row + column + 2, 1)
         target = torch.stack([torch.where(last, 1, column + 2), row + 1 + last, place], dim=1)
         source = torch.zeros(layout.source_length, 3, dtype=torch.long, device=target.device)
@@ -125,7 +125,7 @@ class TableCoupling(Abacus):
         return Index(source, target)
 
     def needed(self, layout: Layout) -> int:
-        return layout.target_length // (layout.row or 1) + (layout.row or 1) + 1
+        return layout.target_length // (layout.row_length or 1) + (layout.row_length or 1) + 1
 
     def shifted(self, index: Tensor, phase: Tensor | int, stride: int = 1) -> Tensor:
         """Each of the three numbers starts elsewhere, and where a token has none it stays at 0: (..., length, 3)."""

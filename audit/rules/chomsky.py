@@ -73,7 +73,7 @@ def duplicate_string() -> Rule:
     inputs = Input("place", 2, from_left=True), Input("row", 1)
     words = Words(title="Duplicate string", example="1101*00", notation="symbols", unit="bits")
     words |= {"result": lambda table: table.reshape(len(table), -1), "lengths": "any string and number of copies"}
-    return Rule("duplicate-string", lambda _, bit: (bit, _), inputs, "01", (operand(0),), **words)
+    return Rule("duplicate-string", lambda state, bit: (bit, state), inputs, "01", (operand(0),), **words)
 
 
 def odds_first() -> Rule:
@@ -89,12 +89,12 @@ def stack_manipulation() -> Rule:
     """
     pop, push = 3, 4  # the bits that are pushed are 4 and 5
 
-    def step(_: Any, after: Digits, here: Digits, before: Digits, action: Digits, bit: Digits) -> tuple[Digits, Any]:
+    def step(state: Any, after: Any, here: Any, before: Any, action: Any, bit: Any) -> tuple[Digits, Any]:
         first, popped = np.where(bit == EDGE, 2, bit), np.where(after == EDGE, 2, after)
         pushed = np.where(before == EDGE, action - push, before)
         row = np.where(action == pop, popped, pushed)
         gap = (before == 2) & np.isin(here, (0, 1)) | (here == 2) & np.isin(after, (0, 1))
-        return np.where(gap, EDGE, np.where(here == EDGE, first, row)), _
+        return np.where(gap, EDGE, np.where(here == EDGE, first, row)), state
 
     inputs, reads = (Input("place", 2), Input("row", (3, 4, 5), from_left=True)), (*ABOVE, operand(1), operand(0))
     words = Words(title="Stack manipulation", example="0 1 1 0 | pop push-1 pop pop", operator="|", notation="items")
@@ -127,7 +127,7 @@ def brackets(modulus: int = 5, unknown: bool = False) -> Rule:
     def negative(cells: Digits) -> Digits:
         return np.isin(cells, (now + 1, kept + 1)).astype(np.int64)
 
-    def step(_: Any, before: Any, here: Any, after: Any, further: Any, token: Any, last: Any) -> tuple[Digits, Any]:
+    def step(state: Any, before: Any, here: Any, after: Any, further: Any, token: Any, last: Any) -> tuple[Digits, Any]:
         minus, opens, closes, equals, x = (token == modulus + number for number in range(1, 6))
         digit, added = token < modulus, here - value + np.where(negative(after), -token, token)
         sign, popped = [negative(after), negative(further), 1 - negative(here)], np.where(after == EDGE, none, after)
@@ -139,7 +139,7 @@ def brackets(modulus: int = 5, unknown: bool = False) -> Rule:
         ]
         new = np.where(here == EDGE, np.choose(next_kind(last), [2, value, now, none]), np.choose(kind(here), cells))
         row = np.all([follows(*two) for two in pairwise((before, here, after, further))], axis=0)
-        return np.where(row & (kind(new) == next_kind(last)), new, EDGE), _
+        return np.where(row & (kind(new) == next_kind(last)), new, EDGE), state
 
     def result(table: np.ndarray) -> Digits:
         """What x must be for nothing to be left."""

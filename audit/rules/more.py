@@ -20,13 +20,13 @@ def transposition(name: str, base: int, keyed: int, key: Callable[[Any], Any], t
     stands in a column of even number.
     """
 
-    def step(_: Any, after: Digits, here: Digits, before: Digits, item: Digits, last: Digits) -> tuple[Any, Any]:
+    def step(state: Any, after: Digits, here: Digits, before: Digits, item: Digits, last: Digits) -> tuple[Any, Any]:
         even = np.where(last == EDGE, 1, 1 - last % 2)
         partner = np.where(here % 2, after, before)
         lower, upper = np.where(here % 2, here, partner), np.where(here % 2, partner, here)
         change = (partner != EDGE) & (key(lower // 2) > key(upper // 2))
         moved = np.where(change, partner, here) // 2
-        return np.where(here == EDGE, 2 * (item + base * keyed * even) + even, 2 * moved + 1 - here % 2), _
+        return np.where(here == EDGE, 2 * (item + base * keyed * even) + even, 2 * moved + 1 - here % 2), state
 
     items = DIGITS[:base] if not keyed else [f"{side}{digit}" for side in "eo" for digit in DIGITS[:base]]
     cells = [f"{item}{side}" for item in items for side in "<>"]

@@ -6,7 +6,7 @@ import numpy as np
 
 from oracle.geometry import LISTS, Atom, Facts, Tree, Width, atoms, renamed
 
-MOST = 2**22  # rows at once
+MOST_ROWS = 2**22  # rows at once
 Question = tuple[Width, int, Tree]  # a step of one width, which stands for all of its shape, and its tree
 
 
@@ -109,7 +109,7 @@ def spread(width: Width, order: list[Atom], place: int, *ways: np.ndarray) -> It
         return
     facts, digits = width.facts, inputs(width.facts, width.kind(place))
     new = np.flatnonzero(np.diff(code, prepend=-1))  # equal codes are neighbours, and stay together
-    if len(new) > 1 and len(code) * len(digits) > MOST:
+    if len(new) > 1 and len(code) * len(digits) > MOST_ROWS:
         for part in np.split(np.arange(len(code)), [new[len(new) // 2]]):
             yield from spread(width, order, place, *(own[part] for own in ways))
         return

@@ -26,7 +26,7 @@ def explore_attention(
 ) -> w.Widget:
     """Type a problem, step through its decoding, and see what the trained model `name` looks at."""
     study = AttentionStudy(load(name, seed, profile), samples=100)
-    config, first, default = study.model.config, study.ranked_heads("cross")[0], study.run.spec.task.problem
+    config, first, default = study.model.config, study.ranked_heads("cross")[0], study.run.spec.task.example
     asked = lru_cache(maxsize=4)(lambda problem: ask(study, problem))
 
     def adjust(controls: Controls, changed: str) -> None:
