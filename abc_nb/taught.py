@@ -80,7 +80,7 @@ def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9, by_hand
     """Train a small Transformer on short problems of a rule, and on what it gets wrong, until it is certified.
 
     Its bias is made by hand (`spec_of`), or read out of a plain model that is trained first (`read_out`), which takes
-    minutes. There are `steps` of training, and at most so many `rounds` of practice. The certificate says whether that
+    minutes. There are at most so many `steps` of training and `rounds` of practice. The certificate says whether that
     was enough. InputError for a rule that can have no certificate, or whose lines could not be read.
     """
     spec = spec_of(rule)

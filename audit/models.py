@@ -21,7 +21,7 @@ from abc_nb.specs.models import (
     before_practice,
     decoder_only,
     layers,
-    practised,
+    practised_model,
     scaffold,
     traced,
     with_decoders,
@@ -243,7 +243,7 @@ SPARSE |= all_practised(SPARSE)
 MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | ENCODED | PERIODS | SIZED | FACTORED | WIDER | MODERN
 MODELS |= WIDENED | PLACED | DECODER_ONLY | SMALLEST | FORMATS | SPARSE | PAIR | PADDED_PAIR | PRACTISED_PAIR
 MODELS |= WINDOWS | GRID | LONGER
-MODELS["window-cyclic-practised"] = practised("window-cyclic", CYCLIC)
+MODELS["window-cyclic-practised"] = practised_model("window-cyclic", CYCLIC)
 MODELS = {name: model for name, model in (MODELS | before_practice(MODELS)).items() if name not in course.MODELS}
 # Of tasks whose output is a table. With 200 starts, as elsewhere, a thousand steps do not train the vectors: validation
 # ends at 27%.

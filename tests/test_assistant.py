@@ -28,6 +28,8 @@ from abc_nb.specs.language import OPERATIONS, patterns
 from examples.smollm2 import public, smollm2
 from examples.smollm2.path import Calculator, Path
 
+pytestmark = pytest.mark.xdist_group("assistant")  # one worker trains what its tests share
+
 ADDITION = Pattern(Task("addition"), "{a}+{b}=")
 PARITY = Pattern(Task("parity"), "parity({bits})=")
 DIFFERENCE, COMPARISON, QUOTIENT = patterns(OPERATIONS)[-3:]

@@ -24,6 +24,8 @@ FILE = Path(__file__).parents[1] / "examples" / "minimal.py"
 sys.path.insert(0, str(FILE.parent))
 import minimal  # noqa: E402
 
+pytestmark = pytest.mark.xdist_group("minimal")  # one worker trains what its tests share
+
 RULES = {rule.name: rule for rule in minimal.RULES}
 TWO, ONE = (range(3), range(3)), (range(3),)
 SMALL = [  # rules of all kinds in base 3 or 2, with a width up to which all problems can be tried

@@ -101,7 +101,7 @@ class Signs:
 
 
 @pytest.mark.parametrize(("rate", "certified"), [(0.1, True), (NOTHING, False)])
-def test_any_model_is_practised_in_rounds_and_proven_once_in_one_progress(rate: float, certified: bool) -> None:
+def test_any_model_is_practised_in_rounds_and_proven_in_one_progress(rate: float, certified: bool) -> None:
     torch.manual_seed(1)
     model, recipe = torch.nn.Linear(2, 1, bias=False), OneCycle(20, 1, rate, weight_decay=0.0)
     trial, states = Signs(model), list[tuple[int, int]]()

@@ -1,1 +1,1 @@
-"""Results as frames, attention, mistakes."""
+"""Results as frames, what models look at, and certificates."""

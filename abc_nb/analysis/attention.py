@@ -1,4 +1,4 @@
-"""What a model looks at, on one problem to draw and on many as numbers (v4 section C.3), and with far digits closed."""
+"""What a model looks at, on one problem to draw and on many as numbers (v4 section C.3)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -114,7 +114,7 @@ class AttentionStudy:
         return self.run.spec.sampler.test_batch(length, self.samples, TEST_SEED)
 
     def masses_of(self, weights: Mapping[tuple[Attention, int], Tensor], layout: Layout) -> pd.DataFrame:
-        """`masses`, in which the places of the longest results in training are inside."""
+        """`masses`, in which the places of operands of the training length are inside."""
         return masses(weights, layout, self.run.spec.task.places(TRAINED))
 
     @cached_property

@@ -151,6 +151,8 @@ class Lines(Bias):
     def one_key_per_head(layout: Layout, heads: int, layers: int) -> "Lines":
         """Made by hand, for a decoder-only model, where all keys share one softmax: a head looks at one key.
 
+        (Keys are dealt in turn, so with fewer heads than keys some see several.)
+
         The window has the digits of this place and of the place below it, and the last two tokens of the answer; for
         a cell of a table, the digits of its column and row and the cells above it that it needs. Tokens of the problem
         look at themselves.

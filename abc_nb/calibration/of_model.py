@@ -54,7 +54,7 @@ def sparsest(
     skill_under: Callable[[Lines], float],
     shares: Sequence[float] = SHARES,
 ) -> Calibrated:
-    """The sparsest bias under which a model keeps `keep` of its skill, or that of the fixed threshold.
+    """The sparsest bias under which a share `keep` of a model's tokens is right, or that of the fixed threshold.
 
     `skill_under` gives the share of output tokens that the model gets right under a bias, which closes all keys off its
     lines.

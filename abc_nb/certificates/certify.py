@@ -31,7 +31,7 @@ from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.training.evaluation import evaluating, in_float64
 
-MOST_CONTEXTS = 2 * 10**9  # contexts: at a millionth of a second each they take half an hour
+MOST_CONTEXTS = 2 * 10**9  # at some millionths of a second each they take hours
 KEPT = 0.5  # of a margin that rounding has to leave
 MANY = 8  # times as many contexts as states of a part are reason to compute all of these
 FEW = 0.1  # of some contexts
@@ -73,7 +73,7 @@ class Certificate:
     rounding: dict[str, float]
     seconds: float
     device: str
-    facts: dict[str, Any]  # what a check needs to know of problems and model
+    facts: dict[str, Any]  # what an independent check takes as given: of the problems alone
     weights: str  # checksum of their numbers, which is another than that of a run's file
     bias: str  # checksum
 

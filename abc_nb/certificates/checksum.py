@@ -1,4 +1,4 @@
-"""The checksum that ties a certificate to weights: of their numbers, where `store.checksum` is of a file's bytes."""
+"""The checksum that ties a certificate to weights: another than `store.checksum`, of a run."""
 
 import hashlib
 from collections.abc import Mapping

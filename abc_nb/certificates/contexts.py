@@ -1,6 +1,7 @@
 """What a certificate needs to know of a task: the shapes of its steps, their contexts, and the right token of each.
 
-A shape is the tree of tokens that a step depends on, without the names of the places where they stand.
+A shape is the tree of tokens that a step depends on, without the names of the places where they stand, and with what
+these places can hold: see `reach`.
 
 Outputs that follow the places of numbers or lists are in `places`, those that stand in a text in `spans`, and tables in
 `tables`.
@@ -192,4 +193,4 @@ class Contexts(ABC):
 
     @abstractmethod
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
-        """The shortest problems with wrong contexts that a model gets wrong, at most `counterexamples.MOST`."""
+        """The shortest problems found around wrong contexts that a model gets wrong; of tables, of random problems."""

@@ -2,8 +2,8 @@
 
 Rounds are not proofs. Between two of them there is a *look*: contexts that were wrong or narrow in any round are
 computed first, and then all, in plain float32 without a bound, until as many wrong ones are known as a round can use.
-Only the look before the first round goes through all contexts in any case, to count what is wrong. The proof is made
-once, at the end.
+Only the look before the first round goes through all contexts in any case, to count what is wrong. A proof is tried
+when a look finds nothing wrong, and after the last round.
 
 The problems that are practised are as in training: numbers up to 2^20 at training widths, or lists of training lengths.
 No longer number is trained on, or looked at to decide anything. They are chosen for their contexts, so numbers kept for

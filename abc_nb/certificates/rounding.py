@@ -69,7 +69,7 @@ class Plain:
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionMaps:
     """The maps of one attention."""
 
     query: Gain
@@ -153,10 +153,10 @@ class Rounding:
     def plain(self, linear: nn.Linear) -> Plain:
         return Plain(largest(linear.weight), largest(linear.weight.abs()), float(linear.bias.detach().double().norm()))
 
-    def attention(self, attention: MultiHeadAttention, norm: nn.Module, length: float) -> Attention:
+    def attention(self, attention: MultiHeadAttention, norm: nn.Module, length: float) -> AttentionMaps:
         query, by_head = (self.gain(attention.query, norm, length, parts) for parts in (1, attention.heads))
         heads = [largest(part) for part in attention.out.weight.chunk(attention.heads, 1)]
-        return Attention(query, by_head, self.plain(attention.out), self.weight.new_tensor(heads))
+        return AttentionMaps(query, by_head, self.plain(attention.out), self.weight.new_tensor(heads))
 
     def both(self, up: nn.Linear, down: nn.Linear, norm: nn.Module) -> float:
         """The two maps of a feed-forward network without what is between them."""
@@ -189,7 +189,7 @@ class Rounding:
         """The errors of some states among all."""
         return errors[rows]
 
-    def at_most(self, by: Attention, sizes: Sizes, slots: int) -> tuple[Tensor, Tensor, Tensor]:
+    def at_most(self, by: AttentionMaps, sizes: Sizes, slots: int) -> tuple[Tensor, Tensor, Tensor]:
         """What `few_keys.mixed` gives beside means is at most this, by head: see `of_means`."""
         return torch.cat([sizes.key, sizes.value])[None], sizes.key.new_ones(1, slots), by.by_head.most[None]
 
@@ -243,7 +243,7 @@ class Rounding:
         maps = attention.key, attention.value
         return torch.stack([self.once(self.gain, linear, norm, length)(errors) for linear in maps], 1)
 
-    def of_values(self, by: Attention, sizes: Sizes, share: Tensor, moved: Tensor) -> Tensor:
+    def of_values(self, by: AttentionMaps, sizes: Sizes, share: Tensor, moved: Tensor) -> Tensor:
         """Means of values with exact weights, and the map after them, where values are off by `moved` (N, K).
 
         `share` (N, K) is the largest weight that a head gives a key: by convexity, the square of what all means move
@@ -254,7 +254,9 @@ class Rounding:
         means = (share * moved**2).sum(1).sqrt() + self.gamma(2 * keys + FUNCTION) * longest
         return by.out.error * means + self.rounded(by.out, self.width, longest + moved.amax(1))
 
-    def of_means(self, by: Attention, sizes: Sizes, mixed: tuple[Tensor, ...], off: Tensor, moved: Tensor) -> Tensor:
+    def of_means(
+        self, by: AttentionMaps, sizes: Sizes, mixed: tuple[Tensor, ...], off: Tensor, moved: Tensor
+    ) -> Tensor:
         """The same with what other weights make of the means.
 
         For what `few_keys.mixed` gives beside them, errors `off` (N,) of normed queries, and keys and values that are

@@ -166,7 +166,7 @@ def influence(both: Tensor) -> Tensor:
 
 
 def two_rows(model: Any) -> Tensor:
-    """Token ids (2, tokens) without special ones, of which two columns differ."""
+    """Token ids (2, tokens) without special ones, of which one column differs."""
     facts = model.config.get_text_config(decoder=True).to_dict() | model.config.to_dict()
     special = {number for name, number in facts.items() if name.endswith("token_id") and isinstance(number, int)}
     plain = [number for number in range(model.get_input_embeddings().num_embeddings) if number not in special]

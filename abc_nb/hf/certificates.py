@@ -44,7 +44,7 @@ SMALL = 1.0  # a margin below it is narrow, and practised, too
 
 
 @dataclass(frozen=True)
-class Certificate:
+class AnswersCertificate:
     """What trying every context of a pattern gave.
 
     It says less than `certificates.certify.Certificate`: of rounding it has no bound.
@@ -73,7 +73,7 @@ class Certificate:
         )
 
 
-def certify(model: PreTrainedModel) -> list[Certificate]:
+def certify(model: PreTrainedModel) -> list[AnswersCertificate]:
     """A certificate of each pattern of the bias of text that is on a model: the answers it writes, in any text.
 
     InputError for a model whose answers depend on anything but their problems.
@@ -139,20 +139,20 @@ class AllAnswers:
                     break
         return wrong
 
-    def certificates(self) -> tuple[Certificate, ...]:
+    def certificates(self) -> tuple[AnswersCertificate, ...]:
         """A certificate of each pattern."""
         parts = torch.arange(len(self.every.right)).split(ROWS)
         with evaluating(self.answers):
             margins = torch.cat([self.leads(rows) for rows in tqdm(parts, delay=3, leave=False, unit="block")])
             exact = copy.deepcopy(self.answers).double()
             sizes = [sum(len(block) for _, block in blocks) for blocks in self.blocks]
-            found, first = list[Certificate](), 0
+            found, first = list[AnswersCertificate](), 0
             for pattern, blocks, margin in zip(self.patterns, self.blocks, margins.split(sizes), strict=True):
                 narrow = margin.argsort()[:NARROW]
                 off = leads(exact, self.every.part(first + narrow)) - margin[narrow]
                 problem, wrong = wrong_problem(pattern, blocks, margin), int((~(margin > 0)).sum())
                 least, most = float(margin.min()), float(off.abs().max())
-                found.append(Certificate(pattern.pattern.form, len(margin), wrong, least, most, problem))
+                found.append(AnswersCertificate(pattern.pattern.form, len(margin), wrong, least, most, problem))
                 first += len(margin)
         return tuple(found)
 

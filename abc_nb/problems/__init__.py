@@ -1,4 +1,4 @@
-"""Rules, tasks, layouts, sampled and typed problems. The files here are loaded, and their rules known by name.
+"""Rules, tasks, layouts, sampled and typed problems. The files here are loaded, and rules under `@named` known by name.
 
 `rules` says what a rule is, and `catalogue` has this project's.
 """

@@ -11,22 +11,24 @@ from typing import Literal
 # What was read last: nothing that counts, a relation or opening bracket, a word, a word that a list's number follows
 # (`Step`), that number, a number alone, something longer with a number in it, a word behind a number, as a unit, a sign
 # behind one of these, a sign that a number would belong to, an answer.
-Place = Literal["start", "open", "word", "label", "labelled", "number", "joined", "unit", "sign", "prefix", "answer"]
-Kind = Literal["number", "word", "space", "line", "relation", "open", "close", "mark", "sign", "nothing"]
+TextPlace = Literal[
+    "start", "open", "word", "label", "labelled", "number", "joined", "unit", "sign", "prefix", "answer"
+]
+TokenKind = Literal["number", "word", "space", "line", "relation", "open", "close", "mark", "sign", "nothing"]
 
 TOKEN = re.compile(r"\w+|[^\S\n\r]+|[\s\S]")
 LISTED = re.compile(r"[0-9]+[^\S\n\r]*-[^\S\n\r]")  # behind a label no difference, but a mark
 LABELS = {"step", "question", "problem", "exercise", "example", "part", "item", "task", "case", "line", "q"}
 SIGNS_IN_WORDS = {"x", "plus", "minus", "times", "over", "by", "mod", "div"}
 RELATIONS, ROOTS, SIGNS = "=<>≠≤≥≈≡≅≃∼∴∵", "√∛∜∑∏∫", "*/\\%&@•·‣◦|"
-OF_CATEGORY: dict[str, Kind] = {"Nd": "number", "Nl": "number", "No": "number", "Sm": "sign", "Sk": "sign"}
+OF_CATEGORY: dict[str, TokenKind] = {"Nd": "number", "Nl": "number", "No": "number", "Sm": "sign", "Sk": "sign"}
 OF_CATEGORY |= {"Pd": "sign", "So": "sign", "Ps": "open", "Pi": "open", "Sc": "open", "Pe": "close", "Pf": "close"}
 OF_CATEGORY |= {"Mn": "nothing", "Mc": "nothing", "Me": "nothing", "Cf": "nothing"}
-NUMERIC: tuple[Place, ...] = ("labelled", "number", "joined", "answer")
+NUMERIC: tuple[TextPlace, ...] = ("labelled", "number", "joined", "answer")
 
 
 @lru_cache(maxsize=4096)
-def kind_of(character: str) -> Kind:
+def kind_of(character: str) -> TokenKind:
     """What a token is that begins with a character."""
     if character.isspace():
         return "line" if character in "\n\r\x0b\x0c\x85\u2028\u2029" else "space"
@@ -44,7 +46,7 @@ class Before:
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
-        self.place: Place = "start"
+        self.place: TextPlace = "start"
         self.gap = False  # whether a space stands behind what was read
 
     def problem_may_begin(self) -> bool:
@@ -55,7 +57,7 @@ class Before:
             return kind_of(self.text[self.at]) == "word"
         return self.place in ("start", "open") or (self.gap and self.place in ("word", "label", "unit", "answer"))
 
-    def skip(self, end: int, place: Place) -> None:
+    def skip(self, end: int, place: TextPlace) -> None:
         """Go on behind a problem."""
         self.at, self.gap, self.place = end, False, place
 
@@ -74,7 +76,7 @@ class Before:
 
 
 @lru_cache(maxsize=2**14)
-def place_behind(place: Place, gap: bool, kind: Kind, token: str, spaced: bool) -> Place:
+def place_behind(place: TextPlace, gap: bool, kind: TokenKind, token: str, spaced: bool) -> TextPlace:
     """The place behind a token, with a `gap` between it and what was read before, and `spaced` if a space follows."""
     if kind == "number":
         return "labelled" if place == "label" else "number" if place in ("start", "open", "word", "unit") else "joined"
@@ -93,7 +95,7 @@ def place_behind(place: Place, gap: bool, kind: Kind, token: str, spaced: bool) 
     return behind_mark(place, gap, token, spaced) if kind == "mark" else behind_sign(place, token, spaced)
 
 
-def behind_word(place: Place, token: str) -> Place:
+def behind_word(place: TextPlace, token: str) -> TextPlace:
     if place in NUMERIC and token.lower() in SIGNS_IN_WORDS:
         return "sign"
     if place == "sign":
@@ -103,7 +105,7 @@ def behind_word(place: Place, token: str) -> Place:
     return "label" if token.lower() in LABELS else "word"
 
 
-def behind_mark(place: Place, gap: bool, token: str, spaced: bool) -> Place:
+def behind_mark(place: TextPlace, gap: bool, token: str, spaced: bool) -> TextPlace:
     """A mark ends what is before it if a space follows; inside of numbers, and as `:` between spaces, it does not."""
     if spaced and not (token == ":" and gap and place in NUMERIC):
         return "start"
@@ -112,7 +114,7 @@ def behind_mark(place: Place, gap: bool, token: str, spaced: bool) -> Place:
     return "prefix" if token in ".," else "start"
 
 
-def behind_sign(place: Place, token: str, spaced: bool) -> Place:
+def behind_sign(place: TextPlace, token: str, spaced: bool) -> TextPlace:
     """A sign wants a number; before a space it is a mark instead, but not behind a number, a relation or a bracket.
 
     A dash behind a list's number is a mark, too.

@@ -1,6 +1,6 @@
 """How people write problems of a rule, and the answers: numbers, lists of items, or symbols side by side.
 
-Operands stand in digit arrays (samples, places), the last symbol that is typed first.
+Operands stand in digit arrays (samples, places), place 0 first.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,7 @@ Outputs stand in one row and are written from the units up, or in a table, which
 token reads what stands at its place in every operand, and hands a *state* on to the next place: a carry, or a running
 value. In a table it reads tokens of the operands and cells that are written already, and hands nothing on, since what
 is needed later is written. How the right answer, typed problems, lines by hand and a certificate's contexts follow is
-in `tasks`, `drawing`, `bias.lines` and `certificates`; none of these knows what a rule computes.
+in `tasks`, `notation`, `bias.lines` and `certificates`; none of these knows what a rule computes.
 """
 
 from collections.abc import Callable, Sequence

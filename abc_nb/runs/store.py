@@ -7,7 +7,7 @@ attention, and its `certificates`.
 runs/KEY/run.json, weights.safetensors   made here. A folder is finished or absent: it is moved into place in one step
 results/runs.jsonl                       shipped, a line a record. Shipping appends, and the last line of a key counts
 results/specs.jsonl                      what their digests stand for, a line each
-results/weights/                         tensors of one run or of several, whose names then begin with seed0/, seed1/
+results/weights/                         tensors of runs, whose names begin with seed0/, seed1/
 """
 
 import hashlib

@@ -51,7 +51,7 @@ def train_run(spec: Any, seed: int, parent: Run | None, folder: Path, report: Re
     if isinstance(spec, LanguageSpec):
         return language_model(spec, seed, parent, folder, report)
     if spec.practice and parent is not None:
-        return practised(spec, seed, parent, report)
+        return practised_run(spec, seed, parent, report)
     return until_accepted(spec, seed, parent, folder, report)
 
 
@@ -128,7 +128,7 @@ def start(spec: Spec, seed: int, bias: Lines | None, parent: Run | None) -> Tran
     return model.to(device())
 
 
-def practised(spec: Spec, seed: int, parent: Run, report: Report | None) -> Trained:
+def practised_run(spec: Spec, seed: int, parent: Run, report: Report | None) -> Trained:
     """The parent's model, trained on until its certificate holds; as it is if it can have none."""
     bias = parent.bias()
     model = start(spec, seed, bias, parent)

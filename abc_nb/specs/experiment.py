@@ -1,7 +1,7 @@
 """What identifies an experiment: a name that people type, and a digest of all that a run of it depends on."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ import torch
 
 from abc_nb.bias import Bias
 from abc_nb.calibration.calibrate import Calibration
+from abc_nb.certificates.contexts import Contexts
 from abc_nb.common.config import classes, digest, from_data, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import PositionEncoding
@@ -79,7 +80,19 @@ class AnySpec:
         raise NotImplementedError
 
     def evaluate(self, model: Transformer, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
-        """Rows of accuracy: a row for each (length, samples), or several."""
+        """How many are right (`length`, `samples`, `correct`): a row for each (length, samples), or several."""
+        raise NotImplementedError
+
+    def check(self, typed: str) -> None:
+        """InputError for what a model cannot answer."""
+        raise NotImplementedError
+
+    def answers(self, model: Transformer, problems: Iterable[str], trace: bool = False) -> Iterator[str]:
+        """The answers to what was typed; with `trace` also what they were read from."""
+        raise NotImplementedError
+
+    def contexts(self, model: Transformer) -> Sequence[Contexts]:
+        """All that a model's steps can look at, for one certificate or several."""
         raise NotImplementedError
 
     @property

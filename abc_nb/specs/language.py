@@ -53,7 +53,7 @@ class LanguageSpec(AnySpec):
 
     mixture: Mixture
     training: TrainingConfig = TRAINING
-    rounds: int = 0  # of practice, at most
+    rounds: int = 0  # of practice at the full rate, at most, and as many at a fifth of it
     practice: TrainingConfig | None = later(None, None)  # noqa: RUF009 (a field) the training of one round
     vocabulary: str = VOCABULARY
     parent: LanguageSpec | None = field(default=None, kw_only=True)

@@ -24,7 +24,7 @@ UNPRACTISED, BEFORE = "-unpractised", ", before practice"  # ends of names and t
 
 @dataclass(frozen=True)
 class Model:
-    """A column of the design: what a MODEL in TASK-MODEL stands for."""
+    """A row of the table of models: what a MODEL in TASK-MODEL stands for."""
 
     title: str  # as the paper's tables call it
     position: positions.PositionEncoding
@@ -32,9 +32,10 @@ class Model:
     source_index: SourceIndex = "right"
     arrangement: Arrangement = "natural"  # see `Task.layout`
     extends: bool = False  # meant to extrapolate: trained on several widths
-    parent: str = "vanilla"  # the model that is retrained, if one is
+    # Whose attention is read or whose weights are taken, where calibration, rank or practice is set; else unused.
+    parent: str = "vanilla"
     parent_base: int | None = None  # where it is not the task's
-    calibration: Calibration | None = None  # how the bias is read out of the parent, before it is retrained
+    calibration: Calibration | None = None  # how the bias is read out of the parent
     start: Start = "parent"  # the weights at the beginning, where there is a parent
     accept: float = 0.0  # validation accuracy below which more lines are read and the model is trained anew
     rank: int = 0  # of a low-rank change of the parent's queries and keys
@@ -75,14 +76,18 @@ def decoder_only(model: Model, **changes: Any) -> Model:
     return replace(model, **settings | changes)
 
 
-def practised(parent: str, model: Model) -> Model:
+def practised_model(parent: str, model: Model) -> Model:
     """The same model trained on until it is certified: the last part of ABS and of ABC."""
     return replace(model, parent=parent, practice=True, training=recipes.PRACTICE)
 
 
 def all_practised(models: Models) -> Models:
     """Those of the models that have a name for before practice, practised."""
-    return {name.removesuffix(UNPRACTISED): practised(name, own) for name, own in models.items() if UNPRACTISED in name}
+    return {
+        name.removesuffix(UNPRACTISED): practised_model(name, own)
+        for name, own in models.items()
+        if UNPRACTISED in name
+    }
 
 
 def before_practice(models: Models) -> Models:
@@ -142,9 +147,9 @@ DECODER_ONLY = {
 }
 PRACTISED_DECODERS = all_practised(DECODER_ONLY)
 PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
-    "abs": practised("abs-unpractised", ABS),
-    "abc": practised("abc-unpractised", ABC),
-    "exact": practised("exact-unpractised", EXACT),
+    "abs": practised_model("abs-unpractised", ABS),
+    "abc": practised_model("abc-unpractised", ABC),
+    "exact": practised_model("exact-unpractised", EXACT),
 }
 MODELS = BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE, "exact-unpractised": EXACT}
 MODELS |= DECODER_ONLY | PRACTISED

@@ -29,7 +29,7 @@ from abc_nb.training import evaluation
 from abc_nb.training.recipe import TrainingConfig
 
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project, and with which methods were developed
-# Products, whose carries have several digits, and lists in lists: four layers, four times the steps, smaller batches.
+# Products, whose carries have several digits, and lists in lists: four layers, four times the steps, batches of 128.
 LONGER = [(task, "quick") for task in ("n-by-2", "n-by-3", "direct-n-by-n", "direct-listops-nested")]
 FROM_A_PARENT = ("calibration", "start", "accept", "rank", "practice")  # fields of models that come from another
 MOST_TOKENS = 2 * 10**6  # of a test problem's output
@@ -76,7 +76,7 @@ class Spec(AnySpec):
         return evaluation.answers(model, self.sampler, problems, trace)
 
     def evaluate(self, model: Transformer, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
-        """Rows of accuracy for each (length, samples)."""
+        """How many are right at each (length, samples)."""
         rows = evaluation.evaluate(model, self.sampler, tests).assign(asked=[samples for _, samples in tests])
         return rows[["length", "asked", "samples", "correct"]]
 
@@ -115,11 +115,11 @@ def is_there(identity: Name) -> bool:
 
 @cache
 def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec:
-    """A spec from its parts. Settings come in layers: default, profile, task, model, changes; the later wins."""
+    """A spec from its parts: the profile's settings, the task's and the model's over them, and changes over all."""
     task = Task(identity.task, identity.base)
     model = models_of(task)[identity.model]
     if model.practice:
-        return practised(identity, model, profile, changes)
+        return practised_spec(identity, model, profile, changes)
     has_parent = model.calibration is not None or model.rank > 0
     for change in changes:
         part, dot, _ = change.partition("=")[0].partition(".")
@@ -146,7 +146,7 @@ def specify_task(task: Task, name: str, profile: str, changes: tuple[str, ...] =
     return Spec(sampler, training, model=config, tests=tested, profile=profile, changes=changes)
 
 
-def practised(identity: Name, model: Model, profile: str, changes: tuple[str, ...]) -> Spec:
+def practised_spec(identity: Name, model: Model, profile: str, changes: tuple[str, ...]) -> Spec:
     """The spec of a model that is trained on until it is certified: its parent's, with the training of all rounds.
 
     Its `steps` are those of all rounds together, its `hold` and `warmup` those of each.

@@ -23,7 +23,7 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.hf.certificates import Certificate, train_until_certified
+from abc_nb.hf.certificates import AnswersCertificate, train_until_certified
 from abc_nb.language.evaluation import test_operands
 from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import Pattern
@@ -166,7 +166,7 @@ def summary(facts: dict[str, Any]) -> str:
     wide = wide.sort_index(level="trained", ascending=False, sort_remaining=False)  # the path first
     first, *rounds = facts["steps"]
     before, after = ([row[name] for row in facts["everyday"]] for name in ("before", "after"))
-    lines = [*map(str, (Certificate(**each) for each in facts["certificates"][-1])), same(before, after)]
+    lines = [*map(str, (AnswersCertificate(**each) for each in facts["certificates"][-1])), same(before, after)]
     lines.append(
         f"Training took {first} steps, and {len(rounds)} rounds of practice took {sum(rounds):,}. "
         f"Everything took {facts['seconds'] / 60:.0f} minutes on a busy processor ({facts['device']})."
