@@ -30,7 +30,7 @@ from abc_nb.training.recipe import TrainingConfig
 
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project, and with which methods were developed
 # Products, whose carries have several digits, and lists in lists: four layers, four times the steps, batches of 128.
-LONGER = [(task, "quick") for task in ("n-by-2", "n-by-3", "direct-n-by-n", "direct-listops-nested")]
+LONGER_TASKS = [(task, "quick") for task in ("n-by-2", "n-by-3", "direct-n-by-n", "direct-listops-nested")]
 FROM_A_PARENT = ("calibration", "start", "accept", "rank", "practice")  # fields of models that come from another
 MOST_TOKENS = 2 * 10**6  # of a test problem's output
 
@@ -165,7 +165,7 @@ def practised_spec(identity: Name, model: Model, profile: str, changes: tuple[st
 def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
     """The training that a profile gives to a model, changed for tasks that take longer or have two answers."""
     chosen = model.training[profile]
-    if (task.name, profile) in LONGER:
+    if (task.name, profile) in LONGER_TASKS:
         chosen = replace(chosen, steps=4 * chosen.steps, hold=4 * chosen.hold, held_batch=128)
     guessing = task.rule.final_only and task.base == 2  # gets half of the answers right
     return replace(chosen, learned=0.75) if guessing else chosen
@@ -173,7 +173,7 @@ def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
 
 def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[str, ...]) -> ModelConfig:
     """The profile's size with the task's and the model's changes; position and bias know the widest problems."""
-    own: dict[str, Any] = {**layers(0, 4)} if (sampler.task.name, profile) in LONGER else {}
+    own: dict[str, Any] = {**layers(0, 4)} if (sampler.task.name, profile) in LONGER_TASKS else {}
     own |= dict(model.size) | {"source_index": model.source_index, "kind": model.kind, "position": model.position}
     config = changed(
         replace(PROFILES[profile].size, **own), "model", [change for change in changes if "bias" not in change]
