@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from abc_nb import __version__
 from abc_nb.common import paths
-from abc_nb.common.errors import InputError, in_words
+from abc_nb.common.errors import InputError, reason
 
 DESCRIPTION = """Small Transformers that learn arithmetic which holds at any length.
 Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows all."""
@@ -139,7 +139,7 @@ def guarded(command: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
-        return fail(in_words(error))
+        return fail(reason(error))
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not any(words in str(error) for words in OUT_OF_MEMORY):
             raise

@@ -11,7 +11,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.rules import Rule
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task, Width, pair
-from abc_nb.runs.trainings import lines_of
+from abc_nb.runs.trainings import calibrate_lines
 from abc_nb.specs.spec import Spec, specify_task
 from abc_nb.training.evaluation import answers
 from abc_nb.training.problems import train
@@ -70,7 +70,7 @@ def plain_model(spec: Spec, seed: int) -> tuple[Transformer, Batch]:
 
 def read_out(spec: Spec, model: Transformer, batch: Batch) -> Lines:
     """The lines of a plain model's attention, the fewest that determine every token (ABC); InputError if none do."""
-    calibrated = lines_of(spec, model, batch, Determining())
+    calibrated = calibrate_lines(spec, model, batch, Determining())
     if not calibrated.skill:
         raise InputError(f"the lines of a plain model do not determine {spec.task.title}: take another seed, or ABS")
     return calibrated.bias

@@ -160,7 +160,7 @@ class Part:
         if self.runs.empty:
             return ""
         counts = sorted(set(self.runs.groupby(RUN[:-1], dropna=False).size()))
-        return f"{statistics.ends(counts)}: {titles.in_words(sorted(set(self.runs.seed)))}"
+        return f"{statistics.ends(counts)}: {titles.ranges_in_words(sorted(set(self.runs.seed)))}"
 
     def __getitem__(self, column: str) -> Values:
         runs = self.runs[self.runs.among]

@@ -62,7 +62,7 @@ def change_per_bit(model: Transformer, sampler: Sampler, length: int) -> float:
     return (lead[rows, steps] - lead[-1, steps]).abs().mean().item()
 
 
-def calibrated(found: Results) -> list[Run]:
+def calibrated_runs(found: Results) -> list[Run]:
     return found.runs([Name(task, "abc") for task in ARITHMETIC])
 
 
@@ -81,7 +81,10 @@ def with_floor(model: Transformer, floor: float | None) -> Lines:
     return replace(model.config.bias, floor=floor)
 
 
-MEASURES = {"flipped_bits": (parities, changes), "floors": (calibrated, floors)}  # by file: of which runs, and what
+MEASURES = {
+    "flipped_bits": (parities, changes),
+    "floors": (calibrated_runs, floors),
+}  # by file: of which runs, what
 
 
 def file_of(name: str) -> Path:

@@ -105,7 +105,7 @@ PARTS: dict[Callable[..., Any], tuple[Callable[..., Any], ...]] = {  # functions
 }
 
 
-def lines_of(make: Callable[[], Rule]) -> int:
+def line_count(make: Callable[[], Rule]) -> int:
     """Lines of the functions that make a rule, without docstrings and empty lines."""
     function = make.func if isinstance(make, partial) else make
     return sum(map(own_lines, (function, *PARTS.get(function, ()))))
@@ -148,7 +148,7 @@ def right_cells(taught: Taught, rows: list[list[str]]) -> int:
 def measured(name: str, seed: int) -> dict[str, Any]:
     """Train a rule, certify it, and test it beyond training; no contexts where a plain model's lines cannot do."""
     entry, start = ENTRIES[name], time.process_time()
-    row: dict[str, Any] = {"rule": name, "lines": lines_of(entry.make), "seed": seed}
+    row: dict[str, Any] = {"rule": name, "lines": line_count(entry.make), "seed": seed}
     try:
         taught = teach(entry.make(), seed, entry.steps, by_hand=entry.by_hand)
     except InputError:

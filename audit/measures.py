@@ -147,7 +147,7 @@ def weakest_operand(weights: Mapping[tuple[Attention, int], Tensor], layout: Lay
     return torch.stack(best).amin(0).numpy()
 
 
-def calibrated(measure: Callable[[CalibrationStudy], Row]) -> Callable[[Results], list[Row]]:
+def of_studies(measure: Callable[[CalibrationStudy], Row]) -> Callable[[Results], list[Row]]:
     """A measure of every run of ABC."""
     return lambda results: [about(run) | measure(CalibrationStudy(run)) for run in results.runs(results.names("abc"))]
 
@@ -311,9 +311,9 @@ MEASURES: dict[str, Callable[[Results], list[Row]]] = {
     "operands": plain("addition", operands),
     "needed digits of successor": plain("successor", needed_digits),
     "needed digits of addition": plain("addition", needed_digits),
-    "costs": calibrated(costs),
-    "followed": calibrated(followed),
-    "open elements": calibrated(open_elements),
+    "costs": of_studies(costs),
+    "followed": of_studies(followed),
+    "open elements": of_studies(open_elements),
     "classified": classified,
     "verticals": verticals,
     "indices": indices,

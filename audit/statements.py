@@ -79,7 +79,7 @@ class Statement:
         return bool(abs(right / samples - shares.mean()) <= half)
 
 
-def in_words(counts: Sequence[Count]) -> str:
+def counts_in_words(counts: Sequence[Count]) -> str:
     """`981 to 1,000 of 1,000, 10 seeds`; in percent where seeds have other numbers of problems."""
     ordered = sorted(counts, key=lambda count: count[0] / count[1])
     if len({samples for _, samples in counts}) == 1:
@@ -152,7 +152,9 @@ def report(profile: str, seeds: Sequence[int]) -> tuple[str, bool]:
     every = statements(profile, seeds)
     count = sum(not each.proven for each in every)
     level = ALARM / max(1, count)
-    rows = [(each.what, in_words(each.shipped), in_words([each.here]), each.verdict(level)) for each in every]
+    rows = [
+        (each.what, counts_in_words(each.shipped), counts_in_words([each.here]), each.verdict(level)) for each in every
+    ]
     frame = pd.DataFrame(rows, columns=COLUMNS)
     number = frame.verdict.value_counts().reindex([SAME, DIFFERS, OPEN], fill_value=0)
     template = (DATA / "statements.md").read_text(encoding="utf-8").rstrip()

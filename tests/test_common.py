@@ -18,7 +18,7 @@ from abc_nb.bias import Causal, Window
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.calibration.calibrate import PAPER, Calibration
 from abc_nb.common import config, devices, paths
-from abc_nb.common.errors import InputError, in_words
+from abc_nb.common.errors import InputError, reason
 from abc_nb.common.files import replacement, write_bytes, write_text
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.training.recipe import TrainingConfig
@@ -111,7 +111,7 @@ def test_weights_that_the_disk_has_no_room_for_are_an_error_of_the_system(tmp_pa
             torch.save({"weights": torch.zeros(10_000)}, temporary)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert str(path) in in_words(caught.value) and [*tmp_path.iterdir()] == [path] and path.read_text() == "old"
+    assert str(path) in reason(caught.value) and [*tmp_path.iterdir()] == [path] and path.read_text() == "old"
 
 
 def test_what_is_made_goes_to_the_checkout_that_one_works_in(tmp_path: Path) -> None:

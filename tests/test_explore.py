@@ -15,7 +15,7 @@ from abc_nb.runs import store
 from abc_nb.show import pictures
 from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import calibration as calibrating
-from abc_nb.specs.spec import calibrated
+from abc_nb.specs.spec import abc_of
 from abc_nb.training.evaluation import answers
 
 
@@ -26,7 +26,7 @@ def study(vanilla: store.Run) -> AttentionStudy:
 
 @pytest.fixture(scope="module")
 def bench(study: AttentionStudy) -> calibrating.Bench:
-    return calibrating.Bench(study.run, calibrated("addition-vanilla", "smoke"))
+    return calibrating.Bench(study.run, abc_of("addition-vanilla", "smoke"))
 
 
 @pytest.fixture

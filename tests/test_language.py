@@ -21,7 +21,7 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.language import calibration
 from abc_nb.language.answering import problems_of, spoken
-from abc_nb.language.calibration import calibrated
+from abc_nb.language.calibration import calibrate_text
 from abc_nb.language.mixture import Mixture, solved, texts
 from abc_nb.language.training import Rows, text_loss, token_losses, training_on_text
 from abc_nb.problems.layouts import Layout
@@ -124,7 +124,7 @@ def test_names_give_specs_of_their_own() -> None:
 def test_lines_are_read_out_of_attention_inside_of_problems() -> None:
     """A token before the `=` sees itself alone, one of an answer what lines show; the model under them is a model."""
     parent = model(SpanLines.whole(PATTERNS, 5, 8))
-    bias = calibrated(parent, Calibration(share=0.3), 3, 0)
+    bias = calibrate_text(parent, Calibration(share=0.3), 3, 0)
     spans = bias.spans("a 123+989=2111; b")
     matrix = bias.rows(spans, 0, 0, 17)
     assert (matrix[:, range(2, 9), range(2, 9)] > -torch.inf).all()
@@ -152,7 +152,7 @@ def test_the_sparsest_lines_that_determine_the_answer_are_read(monkeypatch: pyte
 
     monkeypatch.setattr(calibration, "average_attention", attention)
     for share, wanted in ((0.5, [0]), (0.25, [0, 1]), (None, [0, 1])):
-        lines = calibration.lines_of(parent, pattern, Calibration(share=share), 4, 0).lines
+        lines = calibration.calibrate_pattern(parent, pattern, Calibration(share=share), 4, 0).lines
         numbers = [line for line in lines if line.span.startswith("operand")]
         assert sorted({line.offset for line in numbers}) == wanted
         assert {line.span for line in numbers} == {"operand 1", "operand 2"}

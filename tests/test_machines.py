@@ -224,7 +224,7 @@ def test_the_table_of_the_study_says_what_the_rules_say() -> None:
     assert not rows.duplicated(["rule", "seed"]).any() and {*rows.rule} <= {*study.ENTRIES}
     assert rows.certified.eq(rows.margin > 0).all() and (rows.right[rows.certified] == 1).all()
     for name, own in rows.groupby("rule"):
-        assert own.lines.eq(study.lines_of(study.ENTRIES[name].make)).all()
+        assert own.lines.eq(study.line_count(study.ENTRIES[name].make)).all()
     assert {*rows[rows.run > 0].rule} == {"busy-beaver", "busy-beaver-abc", "universal"}
     assert study.summary(["universal"], range(1, 4)).certified.tolist() == ["3 of 3"]
 

@@ -164,7 +164,7 @@ def test_the_sparsest_lines_that_determine_the_answer_are_read(monkeypatch: pyte
 
     monkeypatch.setattr(trainings, "average_attention", attention)
     assert own.calibration is not None
-    found = trainings.lines_of(own, vanilla.build(0), own.calibration_batch(0), own.calibration)
+    found = trainings.calibrate_lines(own, vanilla.build(0), own.calibration_batch(0), own.calibration)
     assert found.tried.share.tolist() == [1.0, 0.7, 0.5, 0.4] and found.tried["skill"].tolist() == [0, 0, 0, 1]
     assert {line.offset for line in found.bias.lines if line.attention == "cross"} == {0, 1}
     contexts = contexts_of(own.build(0, found.bias), own.sampler)

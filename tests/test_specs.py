@@ -27,7 +27,7 @@ from abc_nb.specs.language import language_models
 from abc_nb.specs.models import known, models_of, register
 from abc_nb.specs.names import every_name, how_to_train, matching, parse, train_command
 from abc_nb.specs.recipes import PROFILES, TESTS
-from abc_nb.specs.spec import Spec, calibrated, spec
+from abc_nb.specs.spec import Spec, abc_of, spec
 from audit import studies
 
 TYPED = [name for name in every_name() if name.task != LANGUAGE]
@@ -96,11 +96,11 @@ def test_practice_is_the_last_part_of_abs_and_abc() -> None:
 
 
 def test_a_plain_model_can_be_calibrated_in_any_base() -> None:
-    assert calibrated("addition-vanilla-base4") == spec("addition-abc-unpractised-base4")
-    assert calibrated("addition-decoder-vanilla") == spec("addition-decoder-abc-unpractised")
+    assert abc_of("addition-vanilla-base4") == spec("addition-abc-unpractised-base4")
+    assert abc_of("addition-decoder-vanilla") == spec("addition-decoder-abc-unpractised")
     for name in ("addition-abc", "addition-rope", "vanilla", "language-plain", ""):
         with pytest.raises(InputError, match="cannot be calibrated here: name a plain model such as addition-vanilla"):
-            calibrated(name)
+            abc_of(name)
 
 
 def test_a_test_length_that_a_position_does_not_reach_is_left_out() -> None:

@@ -81,7 +81,7 @@ def test_a_model_that_is_not_certified_is_named_with_its_wrong_contexts(practise
     proven = names if practised else []
     found = {s.what: s for s in statements.of_certificates(names, proven, {"abc": "ABC"}, known, made)}
     assert found[what].verdict(LEVEL) == (DIFFERS if practised else SAME)
-    said = [statements.in_words(counts) for counts in (found[what].shipped, [found[what].here])]
+    said = [statements.counts_in_words(counts) for counts in (found[what].shipped, [found[what].here])]
     assert said == (["5 of 5", "0 of 1"] if practised else ["20 of 20", "3 of 4"])
     assert found[what].advice == "`abc-nb certify n-by-1-abc --seed 0` names what is wrong, in 32 of 2,531,900 contexts"
 

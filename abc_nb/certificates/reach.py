@@ -94,7 +94,7 @@ class Unrolled:
         self.source_index = ((layout.source_index(counted) + self.phase * stride) % residues).tolist()
         self.target_index = ((layout.target_index(counted) + self.phase) % residues).tolist()
         self.rows = [
-            {name: opened(config, layout, name, layer) for name in config.attentions}
+            {name: open_keys_of(config, layout, name, layer) for name in config.attentions}
             for layer in range(config.decoder_layers)
         ]
 
@@ -155,7 +155,7 @@ class Unrolled:
         return self.known[where]
 
 
-def opened(config: ModelConfig, layout: Layout, name: Attention, layer: int) -> list[list[tuple[int, bytes]]]:
+def open_keys_of(config: ModelConfig, layout: Layout, name: Attention, layer: int) -> list[list[tuple[int, bytes]]]:
     """The open keys of each query of one attention, each with the bias of every head, as bytes."""
     keys = config.bias.open_keys(layout, name, layer)
     if keys is None:

@@ -7,7 +7,7 @@ class InputError(ValueError):
     """What was given cannot be used; the message names what is accepted."""
 
 
-def in_words(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """An error as one sentence: what was wrong, or what the system did not allow and what to do about it."""
     if not isinstance(error, OSError):
         return str(error) or type(error).__name__

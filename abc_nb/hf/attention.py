@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
 from abc_nb.hf.flex import by_blocks
-from abc_nb.model.attention import opened
+from abc_nb.model.attention import without_empty_rows
 
 NAME = "abc_nb"  # of the attention implementation, and of the attribute of an attention module that holds the handle
 
@@ -45,7 +45,7 @@ def biased_attention(
         mixed = by_blocks(handle, run, layer, query, key, value, more.get("scaling"))
         if mixed is not None:
             return mixed.transpose(1, 2).contiguous(), None
-    bias, closed = opened(run.bias(layer, query, key), -1)
+    bias, closed = without_empty_rows(run.bias(layer, query, key), -1)
     mixed, weights = plain_attention(type(module))(module, query, key, value, bias, **more)
     return mixed.masked_fill(closed.transpose(1, 2), 0.0), weights.masked_fill(closed, 0.0)
 

@@ -96,7 +96,7 @@ class Answers(nn.Module):
         `text` is the problem with its answer, up to the token before the last step or to the last step's own.
         """
         layout = pattern.layout(lengths)
-        keys, start = opened(self.bias.lines_of(pattern), layout), layout.source_length
+        keys, start = open_keys_of(self.bias.lines_of(pattern), layout), layout.source_length
         characters = torch.tensor([self.characters.index(character) for character in text])
         before, right = characters[start + first : start + last], characters[start + first + 1 : start + last + 1]
         seen = seen_through(characters[keys.index[first:last]], keys.value[:, first:last], len(self.characters))
@@ -125,7 +125,7 @@ def tokens_at(key: Node | Token, shape: Shape, values: np.ndarray) -> np.ndarray
 
 @lru_cache(maxsize=256)
 @torch.inference_mode(False)  # used in training, too
-def opened(lines: Lines, layout: Layout) -> OpenKeys:
+def open_keys_of(lines: Lines, layout: Layout) -> OpenKeys:
     """The keys of each token of an answer, in time and memory linear in the length."""
     keys = lines.open_keys(layout, "cross", 0)
     if keys is None:

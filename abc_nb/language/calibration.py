@@ -29,14 +29,14 @@ TRIED = sorted({*SHARES, 0.17, 0.14, 0.12}, reverse=True)  # shares, a few more 
 PROBLEMS, TOGETHER = 512, 64  # problems over which attention is averaged, so many at a time
 
 
-def calibrated(model: Transformer, settings: Calibration, longest: int, seed: int) -> SpanLines:
+def calibrate_text(model: Transformer, settings: Calibration, longest: int, seed: int) -> SpanLines:
     """The lines of every pattern, from problems of training length."""
     patterns = model.config.bias.patterns
-    lines = [lines_of(model, pattern, settings, longest, seed) for pattern in patterns]
+    lines = [calibrate_pattern(model, pattern, settings, longest, seed) for pattern in patterns]
     return SpanLines(model.config.heads, patterns, tuple(lines))
 
 
-def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longest: int, seed: int) -> Lines:
+def calibrate_pattern(model: Transformer, pattern: Pattern, settings: Calibration, longest: int, seed: int) -> Lines:
     """The sparsest lines under which what an answer's token sees determines it, or those of a fixed share.
 
     A token before the `=` sees itself alone. One of an answer sees no more than the lines, lest a digit that equals it

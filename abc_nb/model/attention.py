@@ -41,7 +41,7 @@ def over_all_keys(
         return compiled.attend(query, key, value, bias)
     if bias is None:
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
-    bias, closed = opened(bias.to(query.dtype), -1)  # of another type it is read wrongly on a processor
+    bias, closed = without_empty_rows(bias.to(query.dtype), -1)  # of another type it is read wrongly on a processor
     mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
     return mixed.masked_fill(closed, 0.0)
 
@@ -62,11 +62,11 @@ def over_open_keys(query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, dr
 
 def softmax_or_zero(logits: Tensor, bias: Tensor, dim: int) -> Tensor:
     """softmax(logits + bias) over the keys in `dim`; where the bias leaves no key open, zero instead of NaN."""
-    bias, closed = opened(bias, dim)
+    bias, closed = without_empty_rows(bias, dim)
     return torch.softmax(logits + bias, dim).masked_fill(closed, 0.0)
 
 
-def opened(bias: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+def without_empty_rows(bias: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """The bias with zeros for queries that it leaves no key, and which these are (`dim`, over keys, is kept)."""
     closed = (bias == CLOSED).all(dim, keepdim=True)
     return bias.masked_fill(closed, 0.0), closed

@@ -9,7 +9,7 @@ import joblib
 import torch
 
 from abc_nb.common import paths
-from abc_nb.common.errors import in_words
+from abc_nb.common.errors import reason
 from abc_nb.runs import runner
 from abc_nb.specs.experiment import AnySpec
 from abc_nb.training.status import Status
@@ -68,5 +68,5 @@ def attempt(experiment: AnySpec, seed: int, runs: str) -> tuple[str, str]:
     try:
         runner.ensure(experiment, seed, Status(name, terminal=False))  # others write to the same terminal
     except Exception as error:
-        return name, f"{name} failed: {in_words(error)}"
+        return name, f"{name} failed: {reason(error)}"
     return name, ""

@@ -18,7 +18,7 @@ from abc_nb.certificates.practice import practise
 from abc_nb.certificates.sights import determined
 from abc_nb.common.devices import device
 from abc_nb.common.errors import InputError
-from abc_nb.language.calibration import calibrated
+from abc_nb.language.calibration import calibrate_text
 from abc_nb.language.training import practise_language, text_loss, training_on_text
 from abc_nb.model import lora
 from abc_nb.model.eight_bits import round_weights
@@ -96,7 +96,7 @@ def readings(spec: Spec, seed: int, parent: Run | None) -> Iterator[tuple[Lines 
     lines, tried, seconds, wanted = None, pd.DataFrame(), 0.0, [settings]
     for calibration in wanted:  # grows once
         begin = time.perf_counter()
-        calibrated = lines_of(spec, model, batch, calibration)
+        calibrated = calibrate_lines(spec, model, batch, calibration)
         tried, seconds = pd.concat([tried, calibrated.tried], ignore_index=True), seconds + time.perf_counter() - begin
         if calibration.share is None and calibration.kappa is None:
             lowest = calibrated.tried.share.iloc[-1]
@@ -106,7 +106,7 @@ def readings(spec: Spec, seed: int, parent: Run | None) -> Iterator[tuple[Lines 
             lines = {*calibrated.bias.lines}
 
 
-def lines_of(spec: Spec, model: Transformer, batch: Batch, settings: Calibration) -> Calibrated:
+def calibrate_lines(spec: Spec, model: Transformer, batch: Batch, settings: Calibration) -> Calibrated:
     """The lines that the settings ask for; of a bias that has to determine the answer all contexts are asked."""
     if not isinstance(settings, Determining):
         return calibrate_model(model, batch, settings)
@@ -151,7 +151,7 @@ def language_model(spec: LanguageSpec, seed: int, parent: Run | None, folder: Pa
     """Train on a mixture, round the weights to 8 bits, and go on with contexts until none is wrong."""
     bias: SpanLines | None = None
     if parent is not None and spec.calibration is not None:  # ABC, under lines of its parent
-        bias = calibrated(parent.model(), spec.calibration, spec.mixture.longest, seed)
+        bias = calibrate_text(parent.model(), spec.calibration, spec.mixture.longest, seed)
     model = spec.build(seed, bias).to(device())
     progress = training_on_text(model, spec.mixture, spec.training, seed).run(folder / "attempt-0.pt", report)
     steps, seconds, history = progress.step, progress.seconds, [*progress.history]

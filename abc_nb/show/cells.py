@@ -31,7 +31,7 @@ from abc_nb.show.board import (
     width_of,
 )
 from abc_nb.show.pictures import STYLE, new_figure
-from abc_nb.show.titles import in_words
+from abc_nb.show.titles import ranges_in_words
 
 LEVEL = 1.3  # cells from the node of a layer up to that of the layer before
 LETTERS = {"operand 1": "a", "operand 2": "b"}
@@ -74,7 +74,7 @@ def alike(opened: np.ndarray) -> list[list[int]]:
 
 
 def named(heads: Sequence[int]) -> str:
-    return f"head{'s' * (len(heads) > 1)} {in_words([head + 1 for head in heads])}"
+    return f"head{'s' * (len(heads) > 1)} {ranges_in_words([head + 1 for head in heads])}"
 
 
 @rc_context(STYLE)

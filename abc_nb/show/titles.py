@@ -56,7 +56,7 @@ def named(frame: pd.DataFrame) -> pd.DataFrame:
     return found.drop(columns="base", errors="ignore")
 
 
-def in_words(numbers: Sequence[int]) -> str:
+def ranges_in_words(numbers: Sequence[int]) -> str:
     """`1, 2, 4 to 8`: numbers in rising order, three or more in a row by their ends."""
     rows = itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])  # alike in a row
     parts = [[number for _, number in row] for _, row in rows]

@@ -198,7 +198,7 @@ def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> 
 CALIBRATED = {"vanilla": "abc-unpractised", "decoder-vanilla": "decoder-abc-unpractised"}  # plain models, ABC of them
 
 
-def calibrated(name: str, profile: str = "quick") -> Spec:
+def abc_of(name: str, profile: str = "quick") -> Spec:
     """ABC of a plain model, before practice; InputError for any other model."""
     identity = parse(name)
     if identity is None or identity.model not in CALIBRATED or identity.task == LANGUAGE:

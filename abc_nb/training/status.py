@@ -36,7 +36,7 @@ class Status:
             return
         self.shown, done = now, count - self.first
         left = (progress.contexts if trying else progress.end) - count
-        text = f"{self.name}: {in_words(progress)}" + (about((now - self.begin) / done * left) if done else "")
+        text = f"{self.name}: {progress_in_words(progress)}" + (about((now - self.begin) / done * left) if done else "")
         self.stream.write(f"\r{text}\x1b[K" if self.terminal else f"{text}\n")
         self.stream.flush()
 
@@ -50,7 +50,7 @@ class Status:
             self.stream.flush()
 
 
-def in_words(progress: Progress) -> str:
+def progress_in_words(progress: Progress) -> str:
     """Which round it is, if it is one of practice, and how many steps are done or contexts are tried."""
     words = f"practice, round {progress.round}: " if progress.round else ""
     if progress.tried < progress.contexts:

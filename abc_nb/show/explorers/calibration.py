@@ -18,7 +18,7 @@ from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.show import pictures
 from abc_nb.show.explorers.frame import Explorer, control, or_sentence, table
-from abc_nb.specs.spec import Spec, calibrated
+from abc_nb.specs.spec import Spec, abc_of
 
 COLUMNS = 4  # heads side by side
 
@@ -26,7 +26,7 @@ COLUMNS = 4  # heads side by side
 @or_sentence
 def explore_calibration(name: str = "addition-vanilla", seed: int = 0, profile: str = "quick") -> w.Widget:
     """Calibrate a plain model with a slider, and see its lines and their bias change."""
-    bench = Bench(load(name, seed, profile), calibrated(name, profile))
+    bench = Bench(load(name, seed, profile), abc_of(name, profile))
     layers = bench.parent.spec.model.decoder_layers
     controls = {
         "share": control(w.FloatSlider, "share", 300, value=bench.share, min=0.05, max=0.6, step=0.01),

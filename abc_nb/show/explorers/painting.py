@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.analysis.dataset import on_paper
-from abc_nb.common.errors import InputError, in_words
+from abc_nb.common.errors import InputError, reason
 from abc_nb.problems.tasks import Task
 from abc_nb.show.explorers.frame import or_sentence, table
 
@@ -58,7 +58,7 @@ class Painting(w.VBox):
         try:
             self.verdict.value = table(self.judge(self.rule).reset_index(), 60)
         except InputError as error:
-            self.verdict.value = f"⚠ {in_words(error)}"
+            self.verdict.value = f"⚠ {reason(error)}"
         finally:
             self.start.disabled = False
 
