@@ -61,10 +61,10 @@ bench: $(STAMP) ## measure speed
 	$(BIN)/python benchmarks/run.py
 
 # Resolved in a fresh environment. Left out: local version labels (+cpu) and the
-# accelerator libraries, which torch itself pins for each platform.
+# accelerator libraries, which torch itself pins for each platform. Soup Sieve 3 refuses Python 3.11.0 to 3.11.4.
 lock: ## resolve pyproject.toml anew into requirements.lock
 	$(PYTHON) -m venv --clear build/lock
-	build/lock/bin/pip install --quiet -e '.[dev]'
+	build/lock/bin/pip install --quiet -e '.[dev]' 'soupsieve<3'
 	{ echo "# Every dependency, direct and transitive. Written by: make lock"; \
 	  build/lock/bin/pip freeze --all --exclude pip --exclude abc-nb \
 	  | sed 's/+[[:alnum:].]*$$//' | grep -Ev '^(nvidia|cuda|triton)' | LC_ALL=C sort -f; } > build/requirements.lock
