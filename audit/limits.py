@@ -81,10 +81,8 @@ def with_floor(model: Transformer, floor: float | None) -> Lines:
     return replace(model.config.bias, floor=floor)
 
 
-MEASURES = {
-    "flipped_bits": (parities, changes),
-    "floors": (calibrated_runs, floors),
-}  # by file: of which runs, what
+# By file: of which runs, and what.
+MEASURES = {"flipped_bits": (parities, changes), "floors": (calibrated_runs, floors)}
 
 
 def file_of(name: str) -> Path:

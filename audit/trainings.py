@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from abc_nb.specs.recipes import ANEW as PLAIN_ANEW
-from abc_nb.specs.recipes import LONG, OF_512, PLAIN, training
+from abc_nb.specs.recipes import LONG, OF_512, PLAIN, Trainings, training
 from abc_nb.training.recipe import TrainingConfig
 
 DEFAULT = TrainingConfig()
@@ -33,12 +33,13 @@ RETRAINING = training(
     replace(DEFAULT, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256),
     replace(LONG, steps=20_000, hold=10_000),
 )
-# Algorithm 1 with positions, where nothing shows that it cannot be learned: until it is, or ten times as many steps.
-SHORT_LONGER, RETRAINING_LONGER = (
-    recipes | {"quick": replace(own := recipes["quick"], steps=10 * own.steps, hold=10 * own.hold, learned=0.99)}
-    for recipes in (SHORT, RETRAINING)
-)
 # Few numbers are trained, and slowly: after 300 steps Addition and Successor were not learned at their three widths.
 SLOWER = {"steps": 3000, "hold": 2000, "learned": 0.99, "validate_every": 50}
 LOW_RANK = {profile: replace(recipe, optimizer="adamw") for profile, recipe in RETRAINING.items()}
 LOW_RANK["quick"] = replace(LOW_RANK["quick"], **SLOWER)  # type: ignore[arg-type]
+
+
+def longer(recipes: Trainings) -> Trainings:
+    """The same until the task is learned, or for ten times as many steps, in the profile `quick`."""
+    own = recipes["quick"]
+    return recipes | {"quick": replace(own, steps=10 * own.steps, hold=10 * own.hold, learned=0.99)}

@@ -183,6 +183,9 @@ TABLES: list[tuple[Task, list[Width], int, tuple[Line, ...]]] = [
     (Task("n-by-n", 2), [(3, 3), (2, 4)], 0, UNNEEDED),
     (Task("n-by-n", 3), [*product(range(1, 4), repeat=2)], 0, ()),
     (Task("n-by-n", 2), [(9, 3), (3, 14), (16, 15)], 100, ()),
+    (Task("n-by-n", 2), [(1, 4), (3, 9), (7, 5), (5, 14), (16, 15)], 3, UNNEEDED),
+    (Task("n-by-n", 3), [(4, 5), (2, 9)], 3, UNNEEDED[:3]),
+    (Task("n-by-n", 2), [(3, 6), (7, 5)], 3, (Line("cross", 0, 2, "antidiagonal", "operand 2", 1, 0.0),)),
     (Task("sum-of-many", 2), [(2, 1), (1, 5), (3, 12), (6, 20)], 200, ()),
     (Task("sum-of-many", 3), [(2, 3), (4, 9)], 300, (Line("cross", 0, 0, "antidiagonal", "operand 1", -1, 0.0),)),
     (Task.of(elementary(110)), [*product(range(1, 7), range(1, 5))], 0, ()),
@@ -199,7 +202,7 @@ def test_contexts_of_tables_are_among_those_that_are_tried(
     A context alone gives the logits that it has in a problem.
     """
     sampler, rng, model = Sampler(task), np.random.default_rng(0), table_model(task, more)
-    contexts: Contexts = TableContexts(model.config, sampler)
+    contexts = TableContexts(model.config, sampler)
     known = {shape: {row for block in contexts.blocks(shape) for row in rows(block)} for shape in contexts.shapes}
     assert sum(map(len, known.values())) <= sum(contexts.counts.values())
     for width in widths:
@@ -211,6 +214,8 @@ def test_contexts_of_tables_are_among_those_that_are_tried(
         for step in range(batch.layout.target_length):
             shape, block = contexts.seen(batch, step)
             assert {*rows(block)} <= known[shape]
+            digits = [atom for atom in shape.atoms if task.name == "n-by-n" and atom[0].startswith("by")]
+            assert len({contexts.steps(width).digit(atom, step) for atom in digits}) == len(digits)  # one name each
             assert_close(logits_of(model, contexts, shape, block), logits[:, step], atol=1e-4, rtol=1e-4)
     assert determined(contexts)
 

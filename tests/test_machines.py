@@ -108,8 +108,10 @@ def test_a_machines_table_of_cells_is_its_simulation(table: dict[str, str]) -> N
     row = ["0"] * 20 + ["A0"] + ["0"] * 19 if table is BUSY_BEAVER else universal.tape_of({"a": "b"}, "aaaa", 40)
     rows = study.simulated(table, row, extra=2)[:200]
     task = Task.of(rule)
-    cells = task.cells(task.read(f"{' '.join(row)} * {' '.join('0' * len(rows))}"))[0, :, ::-1]
+    problem = f"{' '.join(row)} * {' '.join('0' * len(rows))}"
+    cells = task.cells(task.read(problem))[0, :, ::-1]
     assert [[task.digits[number] for number in one] for one in cells] == rows
+    assert task.right_answer(problem).split() == rows[-1] and task.typed(task.read(problem)) == problem
     if table is BUSY_BEAVER:
         assert rows[107] == rows[-1] != rows[106] and "".join(rows[-1]).count("1") == 13
 

@@ -8,7 +8,7 @@ contexts.py              what a certificate asks of a task: Site (width, step) -
   alike.py               contexts with one tree are tried once
 states.py                the states that contexts lead to, each one once; maps.py and few_keys.py make it fast
 rounding.py              what rounding can change them by; sums.py proves where nothing rounds
-certify.py               tries all contexts: Result of each shape -> Certificate
+certify.py               tries all contexts: Result of each shape -> Certificate, by checksum.py one of its weights
 counterexamples.py       a problem around a wrong context
 look.py, practice.py     wrong contexts without a proof, and training on them until there is one
 sights.py                for calibration: whether what is seen decides the token, whatever the weights

@@ -164,12 +164,12 @@ def weights_of(model: Transformer) -> dict[str, np.ndarray]:
 class Passes:
     """Forward passes over contexts of one model, each with a bound on rounding.
 
-    rules        computed in                                    the bound is for every evaluation in
-    unbounded    float32                                        (none: for looks, which are no proof)
-    single       float32                                        float32
-    closer       float64, from which float32 is once E, not 2 E  float32
-    mixed        float64 up to what the last layer sees, then float32  float64
-    double       float64                                        float64
+    rules      computed in                                  the bound is for every evaluation in
+    unbounded  float32                                      (none: for looks, which are no proof)
+    single     float32                                      float32
+    closer     float64; float32 is once E from it, not 2 E  float32
+    mixed      float64, but the last layer in float32       float64
+    double     float64                                      float64
 
     Contexts go from one row to the next as long as too little of their margins is left. Where float32 leaves many open,
     they begin with `mixed`; where float64 rounds nothing, all are `closer`.

@@ -43,9 +43,7 @@ from abc_nb.training.fit import LossOfStep, Progress, Report, fit
 from abc_nb.training.problems import Problems, loss_of, losses_in_parts, phases
 from abc_nb.training.recipe import TrainingConfig, Validation
 
-CONTEXTS_A_STEP = (
-    300_000  # contexts for each step that practice may take: a model with more is neither rounded nor practised
-)
+CONTEXTS_A_STEP = 300_000  # of practice, at most: a model with more is neither rounded nor practised
 ENOUGH = 2_000  # wrong contexts, after which a look between rounds stops
 QUICK = 4  # rounds, after which training is slower: else the last wrong contexts come and go
 AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape

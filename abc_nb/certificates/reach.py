@@ -94,7 +94,7 @@ class Unrolled:
         self.source_index = ((layout.source_index(counted) + self.phase * stride) % residues).tolist()
         self.target_index = ((layout.target_index(counted) + self.phase) % residues).tolist()
         self.rows = [
-            {name: open_keys_of(config, layout, name, layer) for name in config.attentions}
+            {name: keys_by_query(config, layout, name, layer) for name in config.attentions}
             for layer in range(config.decoder_layers)
         ]
 
@@ -104,10 +104,11 @@ class Unrolled:
         atoms: list[Atom] = [("", 0, 0)] * self.layout.source_length
         for column, symbol in self.layout.symbols:
             atoms[column] = ("token", self.token(symbol), 0)
+        rule = self.task.rule
         for number, operand in enumerate(self.layout.operands):
-            few = number >= self.task.rule.long_operands  # that of one digit can stand at every place
+            short = number >= rule.long_operands  # that of one digit can stand at every place
             for place, column in enumerate(operand.columns.tolist()):
-                atoms[column] = ("factor", 0, place % self.task.rule.short_digits) if few else ("digit", number, place)
+                atoms[column] = ("factor", 0, place % rule.short_digits) if short else ("digit", number, place)
         return atoms
 
     def keys(self, name: Attention, layer: int, query: int, *place: int) -> tuple[tuple[bytes, Node | Token], ...]:
@@ -155,7 +156,7 @@ class Unrolled:
         return self.known[where]
 
 
-def open_keys_of(config: ModelConfig, layout: Layout, name: Attention, layer: int) -> list[list[tuple[int, bytes]]]:
+def keys_by_query(config: ModelConfig, layout: Layout, name: Attention, layer: int) -> list[list[tuple[int, bytes]]]:
     """The open keys of each query of one attention, each with the bias of every head, as bytes."""
     keys = config.bias.open_keys(layout, name, layer)
     if keys is None:

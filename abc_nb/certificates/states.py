@@ -325,21 +325,21 @@ class States:
         chosen: Tensor,
     ) -> State:
         """States (chosen, D) with what attention of queries (chosen, D) adds to them; `norm` is before the queries."""
-        (x, error), (query, off), rules = state, asked, self.rounding
+        (x, error), (query, off), rounding = state, asked, self.rounding
         if seen is None:
             x = x + attention.out.bias
-            return x, rules.added(x, error)
+            return x, rounding.added(x, error)
         keys, sizes, rows = seen.keys, seen.sizes, seen.rows[chosen]
-        by = rules.once(rules.attention, attention, norm, rules.longest(norm, x, error))
-        moved = rules.of(keys.moved, rows)
+        by = rounding.once(rounding.attention, attention, norm, rounding.longest(norm, x, error))
+        moved = rounding.of(keys.moved, rows)
         if sizes.many.any():
-            means, seen_by = mixed(query, keys.table, rows, keys.bias, rules.one_by_one)
-            seen_by = seen_by or rules.at_most(by, sizes, rows.shape[1])
-            change = rules.of_means(by, sizes, seen_by, rules.worst(off), moved)
+            means, seen_by = mixed(query, keys.table, rows, keys.bias, rounding.one_by_one)
+            seen_by = seen_by or rounding.at_most(by, sizes, rows.shape[1])
+            change = rounding.of_means(by, sizes, seen_by, rounding.worst(off), moved)
             x = x + product(self.turned(attention, "out"), means)
         else:
             share = (keys.bias > -torch.inf).any(1).to(x)
-            change = rules.of_values(by, sizes, share[None], moved[..., 1])
+            change = rounding.of_values(by, sizes, share[None], moved[..., 1])
             added = keys.table.index_select(0, rows.flatten()).unflatten(0, rows.shape).sum(1)
             x = x + (added + attention.out.bias)
-        return x, rules.added(x, error + change)
+        return x, rounding.added(x, error + change)

@@ -123,7 +123,8 @@ def practise_language(
     practice = TextPractice(model, mixture, trial, seed)
 
     def fit_round(progress: Progress) -> None:
-        rates, losses = recipe if progress.round <= rounds else recipe.slower(), as_rounded(model, practice.losses)
+        rates = recipe if progress.round <= rounds else recipe.slower()
+        losses = as_rounded(model, practice.losses)
         fit(model, losses, rates, seed, rows.validate, progress=progress, report=report)
 
     return until_certified(model, trial, fit_round, 2 * rounds, Progress(), report)

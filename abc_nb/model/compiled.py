@@ -30,13 +30,13 @@ FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fope
 REAL = {torch.float32: ("-DREAL=float", "-DINT=int32_t"), torch.float64: ("-DREAL=double", "-DINT=int64_t")}
 HEAD_SIZES = (8, 4, 16)  # for larger ones PyTorch's is as fast
 LOCK = threading.Lock()
-MOST_NUMBERS = 2**15  # numbers of all keys of a head, which lie on the stack
+MOST_ON_STACK = 2**15  # numbers of all keys of a head, which lie on the stack
 
 
 def fits(query: Tensor, keys: int) -> bool:
     """Whether the compiled attention is there for such queries (batch, head, query, size) and number of keys."""
     size, on_cpu = query.shape[-1], query.device.type == "cpu"
-    return on_cpu and query.dtype == torch.float32 and size * keys <= MOST_NUMBERS and kernels(size) is not None
+    return on_cpu and query.dtype == torch.float32 and size * keys <= MOST_ON_STACK and kernels(size) is not None
 
 
 def kernels(size: int) -> ctypes.CDLL | None:
