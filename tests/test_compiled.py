@@ -1,6 +1,8 @@
 """The compiled attention against a computation in float64, its gradients, and what there is without a compiler."""
 
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 from abc_nb.bias.base import CLOSED
 from abc_nb.model import compiled
 from abc_nb.model.attention import over_all_keys
+from abc_nb.model.dropout import drawn, least
 
 needs_compiler = pytest.mark.skipif(compiled.kernels(8) is None, reason="no C compiler")
 SIZES = st.sampled_from(compiled.HEAD_SIZES)
@@ -49,6 +52,31 @@ def outcome(attend, tensors: list[Tensor], heads: int, weight: Tensor) -> list[T
     parts = [x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in tensors[:3]]
     out = attend(*parts, tensors[3])
     return [out.detach(), *torch.autograd.grad((out * weight).sum(), tensors)]
+
+
+@needs_compiler
+@pytest.mark.parametrize("size", compiled.HEAD_SIZES)
+def test_weights_are_dropped_as_by_the_formula_on_one_thread_and_on_two(size: int) -> None:
+    """The weights whose number is below `least` are dropped; output and gradients are those of the others, enlarged."""
+    draw = torch.Generator().manual_seed(size)
+    given = [torch.randn(2, n, 3 * size, generator=draw) for n in (7, 21, 21)]
+    bias, weight = torch.randn(2, 3, 7, 21, generator=draw), torch.randn(2, 3, 7, size, generator=draw)
+    bias = bias.masked_fill(torch.rand(bias.shape, generator=draw) < 0.3, CLOSED)
+    torch.manual_seed(0)
+    kept = (drawn((2, 3, 7, 21)) >= least(0.3)).double() / 0.7
+
+    def formula(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
+        return torch.softmax(query @ key.mT / size**0.5 + bias, -1) * kept @ value
+
+    wanted = outcome(formula, [x.double() for x in (*given, bias)], 3, weight.double())
+    found, attend = [], partial(compiled.attend, dropout=0.3)
+    for threads in (1, 2):
+        torch.manual_seed(0)
+        with patch.object(torch, "get_num_threads", lambda threads=threads: threads):
+            found.append(outcome(attend, [x.clone() for x in (*given, bias)], 3, weight))
+    for one, two, exact in zip(*found, wanted, strict=True):
+        assert torch.equal(one, two)
+        torch.testing.assert_close(one.double(), exact, rtol=1e-4, atol=1e-4)
 
 
 @needs_compiler

@@ -13,6 +13,7 @@ from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
 from abc_nb.model import attention as multihead
 from abc_nb.model.attention import Record
+from abc_nb.model.dropout import Dropout
 from abc_nb.model.layers import Layer
 from abc_nb.model.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -190,6 +191,18 @@ def test_open_keys_give_the_logits_and_gradients_of_the_dense_bias(
         torch.testing.assert_close(gradients(model, few), gradients(model, all_keys), rtol=1e-3, atol=1e-4)
         with torch.inference_mode():
             torch.testing.assert_close(model(source, target, layout), few)
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.3, 0.5])
+def test_dropout_drops_a_share_enlarges_the_rest_and_stops_in_evaluation(probability: float) -> None:
+    torch.manual_seed(0)
+    x, dropout = torch.ones(1000, 1001, requires_grad=True), Dropout(probability)
+    dropped = dropout(x)
+    assert set(dropped.unique().tolist()) == {0.0, torch.tensor(1 / (1 - probability)).item()}
+    assert (dropped == 0).float().mean().item() == pytest.approx(probability, abs=0.002)
+    assert torch.equal(torch.autograd.grad(dropped.sum(), x)[0], dropped)
+    assert not torch.equal(dropout(x), dropped)
+    assert torch.equal(dropout.eval()(x), x)
 
 
 @pytest.mark.parametrize("bias", [Causal(), ALiBi(), Window(1)], ids=text)

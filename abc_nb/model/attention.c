@@ -16,14 +16,22 @@
 
 #ifndef HEADS
 
+#define PART (SIZE < 8 ? SIZE : 8) /* numbers of a head that are computed together */
+#define PARTS (SIZE / PART)
 #define LANES 8 /* keys that are computed together; a row is filled up with closed ones */
 
 typedef float Lanes __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef int32_t Bits __attribute__((vector_size(LANES * 4)));
-typedef float Head __attribute__((vector_size(SIZE * 4), aligned(4), may_alias));
+typedef float Part __attribute__((vector_size(PART * 4), aligned(4), may_alias));
+typedef struct { Part part[PARTS]; } Head; /* a vector longer than the processor's would lie on the stack */
 
 #define OF(type, x) (*(type *)(x))
 #define TOKEN(x, tokens, t) OF(Head, (x) + ((b * (tokens) + (t)) * heads + h) * SIZE)
+#define ALL_PARTS _Pragma("GCC unroll 4") for (int j = 0; j < PARTS; j++)
+#define ALL_HEADS_OF_ALL_ROWS \
+    _Pragma("omp parallel for collapse(2) num_threads(threads)") \
+    for (int64_t b = 0; b < batches; b++) \
+        for (int64_t h = 0; h < heads; h++)
 #define EACH(s, room) for (int64_t s = 0; s < (room); s += LANES)
 
 /* A head's keys or values, one dimension after the other: to (SIZE, room), whose last columns are zero. */
@@ -37,7 +45,7 @@ static void turn(const float *x, int64_t heads, int64_t keys, int64_t room, floa
 static inline void products(Head a, const float *columns, int64_t room, float *to) {
     EACH(s, room) {
         Lanes sum = {0};
-        for (int i = 0; i < SIZE; i++) sum += a[i] * OF(Lanes, columns + i * room + s);
+        for (int i = 0; i < SIZE; i++) sum += a.part[i / PART][i % PART] * OF(Lanes, columns + i * room + s);
         OF(Lanes, to + s) = sum;
     }
 }
@@ -80,51 +88,67 @@ static inline void softmax(float *row, int64_t room) {
     EACH(s, room) OF(Lanes, row + s) *= share;
 }
 
-void forward(const float *q, const float *k, const float *v, const float *bias, float *out, float *weights,
-             int64_t batches, int64_t heads, int64_t queries, int64_t keys, int64_t by_batch, int64_t by_head) {
+/* `x` times `scale` where a weight was not dropped, and 0 elsewhere. */
+static inline Lanes kept(Lanes x, Lanes weight, float scale) { return (Lanes)((Bits)(x * scale) & (weight > 0)); }
+
+/* With `drawn`, a random number for each weight, those whose number is below `least` are dropped, and the others are
+   multiplied by `scale`. A weight that was dropped is kept with a minus. */
+void forward(const float *q, const float *k, const float *v, const float *bias, const int16_t *drawn, float *out,
+             float *weights, int64_t batches, int64_t heads, int64_t queries, int64_t keys, int64_t by_batch,
+             int64_t by_head, int64_t threads, int64_t least, double scale) {
     const int64_t room = (keys + LANES - 1) / LANES * LANES;
-    float row[room], turned[SIZE * room];
-    for (int64_t b = 0; b < batches; b++)
-        for (int64_t h = 0; h < heads; h++) {
+    ALL_HEADS_OF_ALL_ROWS {
+            float row[room], turned[SIZE * room];
             turn(k + (b * keys * heads + h) * SIZE, heads, keys, room, turned);
             for (int64_t i = 0; i < queries; i++) {
                 const float *added = bias + b * by_batch + h * by_head + i * keys;
-                Head mixed = {0};
-                products(TOKEN(q, queries, i) * (1.0f / sqrtf(SIZE)), turned, room, row);
+                const int64_t at = ((b * heads + h) * queries + i) * keys;
+                Head mixed = {0}, asked = TOKEN(q, queries, i);
+                ALL_PARTS asked.part[j] *= 1.0f / sqrtf(SIZE);
+                products(asked, turned, room, row);
                 for (int64_t s = 0; bias && s < keys; s++) row[s] += added[s];
                 for (int64_t s = keys; s < room; s++) row[s] = -INFINITY;
                 softmax(row, room);
-                for (int64_t s = 0; s < keys; s++) mixed += row[s] * TOKEN(v, keys, s);
+                for (int64_t s = 0; drawn && s < keys; s++) row[s] = drawn[at + s] < least ? -row[s] : row[s];
+                if (weights) memcpy(weights + at, row, keys * sizeof(float));
+                if (drawn) EACH(s, room) OF(Lanes, row + s) = kept(OF(Lanes, row + s), OF(Lanes, row + s), scale);
+                for (int64_t s = 0; s < keys; s++) ALL_PARTS mixed.part[j] += row[s] * TOKEN(v, keys, s).part[j];
                 TOKEN(out, queries, i) = mixed;
-                if (weights) memcpy(weights + ((b * heads + h) * queries + i) * keys, row, keys * sizeof(float));
             }
         }
 }
 
 /* Writes dq, adds to dk and dv and, where it is wanted, writes dbias. */
 void backward(const float *q, const float *k, const float *v, const float *weights, const float *dout, float *dq,
-              float *dk, float *dv, float *dbias, int64_t batches, int64_t heads, int64_t queries, int64_t keys) {
+              float *dk, float *dv, float *dbias, int64_t batches, int64_t heads, int64_t queries, int64_t keys,
+              int64_t threads, int64_t dropped, double enlarged) {
     const float scale = 1.0f / sqrtf(SIZE);
     const int64_t room = (keys + LANES - 1) / LANES * LANES;
-    float row[room], w[room], turned[SIZE * room];
-    memset(w, 0, sizeof w);
-    for (int64_t b = 0; b < batches; b++)
-        for (int64_t h = 0; h < heads; h++) {
+    ALL_HEADS_OF_ALL_ROWS {
+            float row[room], w[room], left[room], turned[SIZE * room];
+            memset(w, 0, sizeof w);
             turn(v + (b * keys * heads + h) * SIZE, heads, keys, room, turned);
             for (int64_t i = 0; i < queries; i++) {
                 const int64_t at = ((b * heads + h) * queries + i) * keys;
-                Head mixed = {0}, asked = TOKEN(q, queries, i) * scale, d = TOKEN(dout, queries, i);
+                Head mixed = {0}, asked = TOKEN(q, queries, i), d = TOKEN(dout, queries, i);
+                ALL_PARTS asked.part[j] *= scale;
                 Lanes sum = {0};
                 memcpy(w, weights + at, keys * sizeof(float));
                 products(d, turned, room, row);
+                if (dropped) EACH(s, room) {
+                    const Lanes x = OF(Lanes, w + s);
+                    OF(Lanes, row + s) = kept(OF(Lanes, row + s), x, enlarged);
+                    OF(Lanes, left + s) = kept(x, x, enlarged);
+                    OF(Lanes, w + s) = (Lanes)((Bits)x & 0x7fffffff);
+                }
                 EACH(s, room) sum += OF(Lanes, w + s) * OF(Lanes, row + s);
                 const float mean = total(sum);
                 EACH(s, room) OF(Lanes, row + s) = OF(Lanes, w + s) * (OF(Lanes, row + s) - mean);
                 if (dbias) memcpy(dbias + at, row, keys * sizeof(float));
                 for (int64_t s = 0; s < keys; s++) {
-                    mixed += row[s] * scale * TOKEN(k, keys, s);
-                    TOKEN(dk, keys, s) += row[s] * asked;
-                    TOKEN(dv, keys, s) += w[s] * d;
+                    ALL_PARTS mixed.part[j] += row[s] * scale * TOKEN(k, keys, s).part[j];
+                    ALL_PARTS TOKEN(dk, keys, s).part[j] += row[s] * asked.part[j];
+                    ALL_PARTS TOKEN(dv, keys, s).part[j] += (dropped ? left : w)[s] * d.part[j];
                 }
                 TOKEN(dq, queries, i) = mixed;
             }

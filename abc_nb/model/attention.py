@@ -37,8 +37,8 @@ def over_all_keys(
         weights = torch.softmax(logits, -1) if bias is None else softmax_or_zero(logits, bias, -1)
         keep(logits if bias is None else logits + bias, weights)
         return weights @ value
-    if not dropout and value.dtype == query.dtype and compiled.fits(query, key.shape[2]):
-        return compiled.attend(query, key, value, bias)
+    if value.dtype == query.dtype and compiled.fits(query, key.shape[2]):
+        return compiled.attend(query, key, value, bias, dropout)
     if bias is None:
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
     bias, closed = without_empty_rows(bias.to(query.dtype), -1)  # of another type it is read wrongly on a processor

@@ -3,8 +3,8 @@
 Why there is C in this package: with it training Addition's plain model takes 0.7 of the processor time that it takes
 with PyTorch's own attention, and a context of a certificate a third. Models under a window train as fast without.
 
-A run's record says which one computed: this one on a processor with a C compiler, for the head sizes below and float32,
-on one thread; PyTorch's own elsewhere. Both round differently (by 5e-5 in logits). What is compiled is kept in a folder
+A run's record says which one computed: this one on a processor with a C compiler, for the head sizes below and float32;
+PyTorch's own elsewhere. Both round differently (by 5e-5 in logits). What is compiled is kept in a folder
 of the user's, which the environment variable ABC_NB_CACHE moves.
 """
 
@@ -24,9 +24,11 @@ from torch import Tensor
 
 from abc_nb.common.devices import processor
 from abc_nb.common.files import replacement
+from abc_nb.model.dropout import drawn, least
 
 SOURCE = Path(__file__).with_name("attention.c")
-FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fPIC", "-shared")
+THREADS = ("-fopenmp", "-fopenmp-simd")  # OpenMP, whose threads PyTorch has, too; without it one thread
+FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared")
 REAL = {torch.float32: ("-DREAL=float", "-DINT=int32_t"), torch.float64: ("-DREAL=double", "-DINT=int64_t")}
 HEAD_SIZES = (8, 4, 16)  # for larger ones PyTorch's is as fast
 LOCK = threading.Lock()
@@ -52,7 +54,7 @@ def few_keys(size: int, heads: int, dtype: torch.dtype) -> ctypes.CDLL | None:
 def loaded(*defined: str) -> ctypes.CDLL | None:
     """What `compiled_library` gives, to one thread after the other."""
     with LOCK:
-        return compiled_library(*defined)
+        return next(filter(None, (compiled_library(threads, *defined) for threads in THREADS)), None)
 
 
 @cache
@@ -91,14 +93,14 @@ def call(library: ctypes.CDLL | None, name: str, arrays: list[Tensor | None], *n
     getattr(library, name)(*pointers, *kinds)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float = 0.0) -> Tensor:
     """softmax(query key^T / sqrt(size) + bias) value: (batch, head, query, size). `fits` must hold.
 
     The bias broadcasts to (batch, head, query, key). A query without an open key gives zero. What is of another type
-    than the queries is converted.
+    than the queries is converted. `dropout` is the probability with which a weight is dropped.
     """
     by_token = (x.to(query).transpose(1, 2).contiguous() for x in (query, key, value))  # as a linear layer gives them
-    mixed: Tensor = Compiled.apply(*by_token, None if bias is None else bias.to(query))
+    mixed: Tensor = Compiled.apply(*by_token, None if bias is None else bias.to(query), dropout)
     return mixed.transpose(1, 2)
 
 
@@ -106,7 +108,7 @@ class Compiled(torch.autograd.Function):
     """The compiled attention for PyTorch's gradients, of arrays (batch, token, head, size)."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
         batch, queries, heads, _ = query.shape
         shape = (batch, heads, queries, key.shape[1])
         if key.shape != value.shape or key.shape != (batch, shape[3], *query.shape[2:]):
@@ -114,10 +116,12 @@ class Compiled(torch.autograd.Function):
         added = None if bias is None else bias.expand(*bias.shape[:-2], *shape[2:]).contiguous()
         steps = (0, 0) if added is None else added.expand(shape).stride()[:2]
         out, weights = torch.empty_like(query), query.new_empty(shape) if any(ctx.needs_input_grad) else None
-        call(kernels(query.shape[-1]), "forward", [query, key, value, added, out, weights], *shape, *steps)
+        arrays = [query, key, value, added, drawn(shape) if dropout else None, out, weights]
+        numbers = (*shape, *steps, torch.get_num_threads(), least(dropout), 1 / (1 - dropout))
+        call(kernels(query.shape[-1]), "forward", arrays, *numbers)
         if weights is not None:
             ctx.save_for_backward(query, key, value, weights)
-            ctx.bias = None if bias is None else bias.shape
+            ctx.bias, ctx.dropout = None if bias is None else bias.shape, dropout
         return out
 
     @staticmethod
@@ -126,5 +130,6 @@ class Compiled(torch.autograd.Function):
         changes = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)
         of_bias = torch.empty_like(weights) if ctx.needs_input_grad[3] else None
         arrays = [query, key, value, weights, gradients[0].to(query).contiguous(), *changes, of_bias]
-        call(kernels(query.shape[-1]), "backward", arrays, *weights.shape)
-        return *changes, None if of_bias is None else of_bias.sum_to_size(ctx.bias)
+        numbers = (*weights.shape, torch.get_num_threads(), int(ctx.dropout > 0), 1 / (1 - ctx.dropout))
+        call(kernels(query.shape[-1]), "backward", arrays, *numbers)
+        return *changes, None if of_bias is None else of_bias.sum_to_size(ctx.bias), None

@@ -15,6 +15,7 @@ from abc_nb.bias.base import ENCODER_DECODER, Added, Attention, Bias, Causal, Op
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Cache, Keep, KeysValues, MultiHeadAttention, Record
+from abc_nb.model.dropout import Dropout
 from abc_nb.model.positions import PositionEncoding, Sinusoidal
 from abc_nb.problems.layouts import SourceIndex
 
@@ -98,7 +99,7 @@ class Residual(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.norm, self.dropout = config.normed(), nn.Dropout(config.dropout)
+        self.norm, self.dropout = config.normed(), Dropout(config.dropout)
 
     def forward(self, x: Tensor, change: Tensor) -> Tensor:
         return x + self.dropout(change)
@@ -107,7 +108,7 @@ class Residual(nn.Module):
 class FeedForward(nn.Sequential):
     def __init__(self, config: ModelConfig) -> None:
         up, down = nn.Linear(config.width, config.feed_forward), nn.Linear(config.feed_forward, config.width)
-        super().__init__(up, nn.ReLU(inplace=True), nn.Dropout(config.dropout), down)
+        super().__init__(up, nn.ReLU(inplace=True), Dropout(config.dropout), down)
 
 
 class Layer(nn.Module):

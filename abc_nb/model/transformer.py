@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from abc_nb.bias.base import Added, Attention, Bias, key_count
 from abc_nb.bias.sequence import over_sequence
 from abc_nb.model.attention import Cache, Record
+from abc_nb.model.dropout import Dropout
 from abc_nb.model.layers import Decoder, Frame, Layer, ModelConfig
 from abc_nb.model.positions import Index
 from abc_nb.problems.layouts import Layout
@@ -33,7 +34,7 @@ class Transformer(nn.Module):
         self.encoder_norm = config.normed() if config.encoder_layers else nn.Identity()
         self.decoder_norm = config.normed()
         self.head = nn.Linear(config.width, vocabulary_size)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
         self.position = config.position.table(config.width)
         self.frames: dict[tuple[Layout, bool, torch.device], Frame] = {}
