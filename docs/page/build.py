@@ -140,7 +140,7 @@ def main() -> None:
 
 ADDER = """async () => {
     const cells = [[0, 0], [1, 0], [0, 1], [1, 1], [2, 1]], history = [];
-    const news = ({step, loss, right}) => step && history.push([step, +loss.toPrecision(3), ...right]);
+    const news = ({step, wrong, right}) => step && history.push([step, wrong, ...right]);
     const {weights, extra, ...result} = await jobs.train({cells}, news);
     let broken, level = 0.005;
     while (!(broken = await jobs.disturb({cells, weights, level})).wrong) level += 0.0025;

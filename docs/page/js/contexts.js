@@ -91,6 +91,6 @@ function holding(cells, { seen, right, shape: { places, i, first, last, carries 
   };
   const carry = carries.find((carry) => go(first, carry));
   if (carry) [a[first - 1], b[first - 1]] = [5, 5];
-  const [one, other] = [a, b].map((digits) => digits.slice(0, -1).reverse().join(""));
-  return { ...sumOf(one, other), i };
+  const numbers = [a, b].map((digits) => digits.slice(0, -1).reverse().join("")), short = numbers.map((digits) => digits.replace(/^0+(?=.)/, ""));
+  return { ...sumOf(...(short.some((digits, n) => digits.length === numbers[n].length) ? short : numbers)), i };
 }

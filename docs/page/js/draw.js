@@ -29,17 +29,18 @@ const Draw = {
     byId("remove").onclick = () => this.take(this.cells.slice(0, -1));
     byId("train").onclick = () => this.train(false);
     byId("stop").onclick = () => (this.busy ? this.jobs.stop() : this.train(true));
-    this.take(adder.cells, undefined, { all: { length: adder.result.count } }, adder.history);
-    this.tell(adder.result), byId("proof").prepend("Trained earlier. ");
+    this.take(SHIPPED.cells);
   },
   // Other lines: what was trained under the last ones no longer counts. Before any training the page says how many
   // contexts there are, or shows two sums that look alike and have different answers.
-  take(cells, focus, contexts = null, history = []) {
+  take(cells, focus) {
+    const shipped = cells.join() === SHIPPED.cells.join();
+    let contexts = null;
     this.jobs.stop();
     try {
-      contexts ??= allContexts(cells);
+      contexts = allContexts(cells);
     } catch {} // too many of them
-    Object.assign(this, { cells, history, half: false, contexts });
+    Object.assign(this, { cells, history: shipped ? SHIPPED.history : [], half: false, contexts });
     const [twin] = contexts?.twins ?? [], seen = twin && cells.some(([, back]) => isIn(twin.i - back, twin.places));
     const alike = `${inRed("No training can help here.")} At the question mark these lines see ${seen ? "the same" : "no cell at all"} in both sums, but the right answers differ:`;
     put("contexts", !contexts ? `These lines have more than ${count(MOST)} contexts: finitely many, but too many for a page. Take a line away.`
@@ -47,6 +48,8 @@ const Draw = {
     put("twins", (contexts?.twins ?? []).map((sum) => `<figure>${cone(sum, cells, rightTokens(sum).slice(0, sum.i), sum.i, { gap: 44 }).svg(sum.text)}
       <figcaption>${sum.text} = ${written(rightTokens(sum))}, so <b>?</b> is ${sum.i < sum.places ? rightTokens(sum)[sum.i] : "the end"}</figcaption></figure>`).join(""));
     put("proof", contexts && !contexts.twins ? "Nothing is trained under these lines yet." : "");
+    if (shipped) this.tell(SHIPPED.result), byId("proof").prepend("Trained earlier. ");
+    if (shipped && adder !== SHIPPED) (adder = SHIPPED), Break.start(), Type.draw();
     this.draw(focus);
     this.chart();
     this.buttons();
@@ -79,17 +82,17 @@ const Draw = {
     Object.assign(this, { busy: true, half: false, seed: go ? this.seed : this.seed + 1, history: go ? this.history : [] });
     put("proof", "It trains…");
     this.buttons();
-    const news = ({ rounds, step, loss, right }) => {
+    const news = ({ rounds, step, wrong, right }) => {
       if (cells !== this.cells) return;
       if (rounds) return put("proof", `Practice on wrong contexts: ${rounds.map(count).join(", then ")} wrong.`);
-      this.history.push([step, loss, ...right]);
+      this.history.push([step, wrong, ...right]);
       this.chart();
     };
     const result = await this.jobs.run("train", { cells, seed: this.seed, go }, news);
     Object.assign(this, { busy: false, half: cells === this.cells && result.stopped });
     this.buttons();
     if (cells !== this.cells) return;
-    setAdder(cells, result);
+    setAdder(cells, result), (byId("yours").hidden = false);
     this.tell(result);
     if (result.stopped) byId("proof").prepend(`Stopped after ${result.step} steps. `);
     if (result.sum) Type.show(sumOf(...result.sum.text.split("+"), 7));
@@ -100,27 +103,26 @@ const Draw = {
     for (const id in disabled) byId(id).disabled = disabled[id];
     for (const button of byId("presets").children) button.ariaPressed = PRESETS[button.textContent].join() === cells.join();
     put("train", contexts?.twins ? "Train anyway" : "Train");
-    put("stop", half ? "Go on" : "Stop");
+    put("stop", half ? "Go on" : "Stop and prove");
   },
   tell({ count: n, wrong, margin, bits, sum, answer, seconds, largest }) {
     const tried = `All <b>${count(n)}</b> contexts tried in ${seconds.toFixed(2)} s, with weights of ${bits} bits.`;
-    const exact = `All numbers here are whole multiples of one small unit, and no sum of them can exceed 2<sup>${Math.ceil(Math.log2(largest))}</sup> units. Below 2<sup>53</sup> a browser does not round.`;
     put("proof", wrong ? `${tried} ${inRed(`${count(wrong)} are wrong.`)} The shortest sum in which one occurs: <span class="wrong big">${sum.text} = ${written(answer)}</span>
       <small>Right is ${written(rightTokens(sum))}. Scene 1 shows it.</small>`
-      : `${tried} None is wrong; the right token leads by at least ${margin.toFixed(1)}, the <em>margin</em>. <span class="big">${proven("sum of every length")}</span> <small>${exact}</small>`);
+      : `${tried} None is wrong; the right token leads by at least ${margin.toPrecision(3)}, the <em>margin</em>. <span class="big">${proven("sum of every length")}</span> <small>All numbers here are whole multiples of one small unit, and no sum of them exceeds 2<sup>${Math.ceil(Math.log2(largest))}</sup> units. Up to 2<sup>53</sup> a browser does not round.</small>`);
   },
-  // Loss, and the share of sums that are right at three lengths, over the steps of training.
+  // How many contexts are wrong, and the share of sums that are right at three lengths, over the steps of training.
   chart() {
-    const [left, right, low, high] = [40, 368, 180, 14], colors = ["#9a9488", "#9cc2e8", "#4f8fd0", "#17406f"];
+    const [left, right, low, high] = [40, 368, 180, 14], colors = ["#c8261d", "#9cc2e8", "#4f8fd0", "#17406f"], all = this.contexts?.all.length;
     const x = (step) => left + (step / 2000) * (right - left), y = (share) => low - share * (low - high);
-    const shown = [(loss) => y(Math.min(1, Math.max(0, (Math.log10(loss) + 8) / 9))), y, y, y], names = ["loss (log)", ...LENGTHS.map((n) => `${n} digits`)];
+    const shown = [(wrong) => y(Math.log1p(wrong) / Math.log1p(all)), y, y, y], names = ["wrong (log)", ...LENGTHS.map((n) => `${n} digits`)];
     const text = (px, py, what, anchor, color = "") => `<text x="${px}" y="${py}" font-size="12" style="text-anchor:${anchor};fill:${color}">${what}</text>`;
     const axes = [0, 0.5, 1].map((v) => `<path class="grid" d="M${left},${y(v)}H${right}"/>${text(left - 6, y(v), `${v * 100}%`, "end")}`);
     const steps = [0, 1000, 2000].map((v) => text(x(v), 198, v ? count(v) : "0 steps", "middle"));
-    const curves = names.map((name, n) => `<polyline class="curve" stroke="${colors[n]}" ${n ? "" : 'stroke-dasharray="3 4"'} points="${this.history
+    const curves = names.map((name, n) => `<polyline class="curve" stroke="${colors[n]}" points="${this.history
       .map((row) => [x(row[0]), shown[n](row[n + 1])].map((v) => v.toFixed(1)).join()).join(" ")}"/>${text(right + 14, n ? y(1) + 17 * n - 17 : y(0), name, "start", colors[n])}`);
-    put("chart", `<svg viewBox="0 0 460 210" style="max-width:460px" role="img" aria-label="loss and accuracy while it learns">${[...axes, ...steps, ...curves].join("")}</svg>`);
+    put("chart", `<svg viewBox="0 0 460 210" style="max-width:460px" role="img" aria-label="wrong contexts and accuracy while it learns">${[...axes, ...steps, ...curves].join("")}</svg>`);
     const last = this.history.at(-1), percent = last?.slice(2).map((v) => `${Math.round(v * 100)}%`).join(", ");
-    put("chart-text", last ? `Step ${count(last[0])}, loss ${last[1].toPrecision(2)}; right at 6, 20 and 60 digits: ${percent}` : "Training takes five to fifteen seconds.");
+    put("chart-text", last ? `Step ${count(last[0])}. Random sums of 6, 20 and 60 digits that are right: ${percent}. Wrong contexts (red): ${count(last[1])} of ${count(all)}.` : "Training takes five to fifteen seconds.");
   },
 };

@@ -10,8 +10,9 @@ function unpacked({ shape, unit, weights }) {
 const product = unpacked(data.product);
 
 // The one-layer model that scenes 1 and 4 use: the page's at first, then the reader's.
-let adder = { ...data.adder, model: unpacked(data.adder) };
-adder.weights = adder.model.weights;
+const SHIPPED = { ...data.adder, model: unpacked(data.adder) };
+SHIPPED.weights = SHIPPED.model.weights;
+let adder = SHIPPED;
 function setAdder(cells, { weights, ...result }) {
   adder = { cells, weights, result, model: adderOf(cells, weights) };
   Break.show({ ...result, weights }, 0);

@@ -38,7 +38,7 @@ const Type = {
       const { answer, attention } = models[name].answer(sum), board = new Board(sum, size).draw(answer.slice(0, shown), { signs: true });
       this.looks(board, attention.slice(0, Math.min(shown, sum.places)), size.size ? 1.4 : 2.2);
       put(`${name}-picture`, board.svg(`${name} model: ${written(answer)}`));
-      toPlace(`${name}-picture`, board, Math.min(shown, answer.length - 1, sum.places + 1) - 1);
+      toPlace(`${name}-picture`, board, shown > sum.places ? 0 : shown - 1); // back to the units in the end
       put(`${name}-verdict`, verdict(answer));
     }
     const answer = wiresAnswer(adder.model, adder.cells, own), i = Math.min(shown, own.places) - 1;

@@ -51,8 +51,9 @@ const jobs = {
   async train({ cells, seed = 1, steps = 2000, go }, tell) {
     const random = randomFrom(1000 + seed), tests = LENGTHS.map((length) => range(40).map(() => stepsOf(cells, drawn(random, length))));
     if (!go) training = new Training(adderOf(cells).start(randomFrom(seed)), adderBatch(cells), { seed, steps });
-    const own = training, share = (sums) => sums.filter((sum) => !tried(own.model, sum).wrong.length).length / sums.length;
-    await train(() => tell({ step: own.step, loss: own.loss, right: tests.map(share) }));
+    const own = training, { all } = allContexts(cells), every = Math.ceil(all.length / 3e4), some = all.filter((_, n) => n % every === 0);
+    const share = (sums) => sums.filter((sum) => !tried(own.model, sum).wrong.length).length / sums.length;
+    await train(() => tell({ step: own.step, wrong: every * tried(own.model, some).wrong.length, of: all.length, right: tests.map(share) }));
     if (own.step === own.steps) return practise(own.model, cells, allContexts(cells), tell);
     return { ...proved(adderOf(cells, own.model.weights.slice()), cells), extra: null, stopped: true, step: own.step };
   },
@@ -63,7 +64,9 @@ const jobs = {
       const part = model[name], size = Math.sqrt(part.reduce((sum, v) => sum + v * v, 0) / part.length);
       part.forEach((v, i) => (part[i] = v + level * size * gauss(random)));
     }
-    return { ...proved(model, cells), extra: null };
+    const result = proved(model, cells);
+    const passed = range(1000).filter(() => !tried(model, stepsOf(cells, drawn(random, 6))).wrong.length).length;
+    return { ...result, passed, extra: null };
   },
   practise: ({ cells, weights }, tell) => practise(adderOf(cells, weights), cells, allContexts(cells), tell),
   decoder: ({ model, cells }, tell) => counted(decoderLeads(new Decoder(model), cells), tell),
