@@ -110,7 +110,8 @@ def dependencies(problems: Mapping[str, tuple[str, str]], step: int) -> Figure:
                 ends = (-place + 0.1, top - 0.35), (-place + 0.9, top - 0.35)
                 panel.annotate("", *ends, arrowprops={"arrowstyle": "->", "color": color})
                 if place == step:
-                    problem.wire((-place + 0.5, top - 0.35), (-place + 0.27, EDGE), INK)
+                    # dotted: no head looks there
+                    problem.wire((-place + 0.5, top - 0.35), (-place + 0.27, EDGE), INK, dots=True)
                 problem.text((-place + 0.5, top + 0.05), str(carry), color)
             carry = (
                 sum(int(problem.tokens["cross"][key]) for key in np.flatnonzero(cells[place])) + carry

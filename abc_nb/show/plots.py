@@ -62,7 +62,10 @@ def length_axis(panel: Axes, longest: int, shortest: int = 1) -> None:
 
 @rc_context(STYLE)
 def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, str]) -> Figure:
-    """The whole project on one task: averaged attention with its lines, the bias extended, accuracy and proofs."""
+    """The whole project on one task: averaged attention with its lines, the bias extended, accuracy and proofs.
+
+    Accuracy is that of the worst seed at each length.
+    """
     layer, head = study.strongest_head("cross", "antidiagonal")
     figure, (seen, extended, right) = new_figure(3, size=(3.2, 2.9), width_ratios=[3.4, 4.2, 4.6])
     rows_shown = min(TRAINED, study.layout.target_length - 1)  # of digits that all training numbers have
@@ -84,7 +87,8 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     for panel in (seen, extended):
         panel.set(xlabel="token of the problem (a, b: digits)", ylabel="output token, units first")
     seen.set(ylabel=f"first {rows_shown} output tokens, units first")
-    rows, end = named(rows), 500 * int(rows.length.max())
+    rows = named(rows.loc[rows.groupby(["model", "length"]).accuracy.idxmin()])
+    end = 500 * int(rows.length.max())
     colors = colors_of(sorted(set(rows.model), key=lambda model: [*LOOKS, model].index(model)))
     curves(right, rows, "model", colors, dashed=["ABC"])
     look: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 9, "color": "0.3"}

@@ -2,7 +2,8 @@
 
 python docs/page/website.py [FOLDER]
 
-Notebooks and Markdown become HTML; other files are copied. A link to a file that is not there is an error.
+Notebooks, without their imports, and Markdown become HTML; other files are copied. A link to a file that is not
+there is an error.
 """
 
 import re
@@ -14,9 +15,11 @@ from urllib.parse import unquote, urlsplit
 
 import mistune
 from nbconvert import HTMLExporter
+from traitlets.config import Config
 
 ROOT = Path(__file__).parents[2]
 PAGE = Path("docs/index.html")
+HIDDEN = Config(TagRemovePreprocessor={"enabled": True, "remove_input_tags": ["hide-input"]})  # imports
 FRAME = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>body {{ max-width: 46em; margin: 2em auto; padding: 0 1em; font: 18px/1.6 Georgia, serif }}
@@ -54,7 +57,7 @@ def converted(source: Path, exporter: HTMLExporter) -> str | None:
 
 def write(folder: Path, start: list[Path]) -> None:
     """Write files and all that they link to, once each."""
-    exporter, todo = HTMLExporter(), list(start)
+    exporter, todo = HTMLExporter(config=HIDDEN), list(start)
     for source in todo:  # which grows
         target, html = folder / place(source), converted(source, exporter)
         target.parent.mkdir(parents=True, exist_ok=True)
