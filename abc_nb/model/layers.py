@@ -108,7 +108,7 @@ class Residual(nn.Module):
 class FeedForward(nn.Sequential):
     def __init__(self, config: ModelConfig) -> None:
         up, down = nn.Linear(config.width, config.feed_forward), nn.Linear(config.feed_forward, config.width)
-        super().__init__(up, nn.ReLU(inplace=True), Dropout(config.dropout), down)
+        super().__init__(up, nn.ReLU(), Dropout(config.dropout), down)
 
 
 class Layer(nn.Module):
