@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message} (`{self.prog} --help` shows what is accepted)")
 
 
-def number(kind: str, text: str) -> int:
+def whole_number(kind: str, text: str) -> int:
     """The value of an option that is one whole number."""
     least, most = LIMITS[kind]
     value = int(text) if re.fullmatch(r"[0-9]{1,10}", text) else -1
@@ -50,7 +50,7 @@ def numbers(kind: str, text: str) -> list[int]:
     found: dict[int, None] = {}
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
-        span = range(number(kind, first), number(kind, last or first) + 1)
+        span = range(whole_number(kind, first), whole_number(kind, last or first) + 1)
         if not 0 < len(span) <= MOST_NUMBERS - len(found):
             advice = f"give at most {MOST_NUMBERS:,} whole numbers, as in 0,1,2 or 0-4"
             raise argparse.ArgumentTypeError(f"cannot read {text!r}: {advice}")
@@ -61,7 +61,7 @@ def numbers(kind: str, text: str) -> list[int]:
 def add_experiment(sub: argparse.ArgumentParser) -> None:
     """The options that say which run a command is about."""
     sub.add_argument("name", metavar="NAME", help="an experiment, as in addition-vanilla or addition-abs-base4")
-    sub.add_argument("--seed", type=partial(number, "seed"), default=0, help="default 0")
+    sub.add_argument("--seed", type=partial(whole_number, "seed"), default=0, help="default 0")
     text = "another value of a field of its spec, as in training.steps=3200 or model.position=Rotary: another run"
     sub.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", dest="changes", help=text)
 
@@ -86,7 +86,9 @@ def build_parser() -> Parser:
     sub = command("evaluate", "exact-match accuracy by length, of random problems")
     add_experiment(sub)
     sub.add_argument("--lengths", type=partial(numbers, "length"), default=[6, 10, 20, 60], help="as in 3,6,10 or 1-20")
-    sub.add_argument("--samples", type=partial(number, "sample"), default=1000, help="of each length (default 1000)")
+    sub.add_argument(
+        "--samples", type=partial(whole_number, "sample"), default=1000, help="of each length (default 1000)"
+    )
 
     sub = command("compute", "the model's answer to one problem, to those in a text, or to each line of standard input")
     add_experiment(sub)

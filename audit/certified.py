@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from abc_nb.analysis.certified import PRACTISED, practice, rows, share, table
+from abc_nb.analysis.certified import PRACTISED_MODELS, certificates_table, practice, rows, share
 from abc_nb.analysis.results import identity
 from abc_nb.bias.lines import Lines
 from abc_nb.certificates.certify import contexts_of
@@ -28,7 +28,7 @@ from audit.shortest import shortest_wrong as shortest_wrong_of
 from audit.studies import ABLATED, BASES, GROUPS, STUDIES
 
 # Models whose training ends with practice, in this order.
-EVERY = ("abs", "exact", "window-cyclic-practised", *PRACTISED[1:])
+EVERY = ("abs", "exact", "window-cyclic-practised", *PRACTISED_MODELS[1:])
 TABLES_PRACTISED = tuple(name for name, model in TABLES.items() if model.practice)
 WRONG = ["task", "model", "seed", "problem", "answer", "right"]
 
@@ -96,7 +96,9 @@ def lists_and_bases(found: Results) -> pd.DataFrame:
     names = [Name(task, model) for task in LISTS for model in models]
     names += [Name(task, model, base) for task in ABLATED for base in BASES for model in models]
     names += [Name("n-by-1", "abc-sparse", 16), Name("n-by-2", "by-head", 4)]
-    made = {Name(row["task"], row["model"], row["base"]): row for row in table(found.first).to_dict("records")}
+    made = {
+        Name(row["task"], row["model"], row["base"]): row for row in certificates_table(found.first).to_dict("records")
+    }
     rows = [verdict_on(found.first, name, made) for name in names]
     return pd.DataFrame([row for row in rows if row])
 

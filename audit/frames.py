@@ -10,7 +10,7 @@ from abc_nb.analysis.results import identity
 from abc_nb.bias.window import Window
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
-from abc_nb.show.titles import named, of_task
+from abc_nb.show.titles import of_task, with_titles
 from abc_nb.specs.experiment import Name
 from abc_nb.specs.models import known
 from abc_nb.specs.names import ARITHMETIC
@@ -30,7 +30,7 @@ def arranged(frame: pd.DataFrame, rows: list[str], column: str, cells: pd.Series
 
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     """`over_seeds` for reading: a row per task and model, a column per length; below, the problems per length."""
-    frame = named(frame)
+    frame = with_titles(frame)
     seeds = frame.seeds.groupby([frame.task, frame.model]).agg(lambda own: ends(sorted(own)))
     counted = frame.drop(columns="seeds").join(seeds, on=["task", "model"])
     table = arranged(counted, ["task", "model", "seeds"], "length", medians(frame))
@@ -52,7 +52,7 @@ def ablations(found: Results) -> pd.DataFrame:
 
 def by_choice(table: pd.DataFrame) -> pd.DataFrame:
     """`ablations` for reading: a row per choice, a column per task, in each cell `median (worst–best) [lines]`."""
-    table = named(table)
+    table = with_titles(table)
     counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" [{lines:.0f}]")
     return arranged(table, ["model"], "task", medians(table) + counted)[list(dict.fromkeys(table.task))]
 
@@ -65,7 +65,7 @@ def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
     chosen = (frame["found by"] == "certificate") & ~frame.model.str.startswith("decoder-")
     cells = frame[chosen | frame.model.isin(BASELINES)].reset_index(drop=True)
     shortest = cells.problem.str.len().groupby([cells.task, cells.model]).rank(method="first") == 1
-    cells = named(cells[shortest]).replace({"problem": {"": "none"}})
+    cells = with_titles(cells[shortest]).replace({"problem": {"": "none"}})
     table = arranged(cells, ["model", "found by"], "task", cells.problem)
     return table.reindex(columns=[of_task(task) for task in ARITHMETIC], fill_value="")
 
@@ -86,7 +86,7 @@ def by_seeds(found: Results) -> pd.DataFrame:
 
 def by_group(frame: pd.DataFrame) -> pd.DataFrame:
     """`by_seeds` for reading: a row per task and model, a column per length and a group of seeds."""
-    frame = named(frame.sort_values("length", kind="stable"))
+    frame = with_titles(frame.sort_values("length", kind="stable"))
     of_group = frame.groupby("seeds").runs.transform("max").astype(str)
     group = frame.length.astype(str) + " digits, seeds " + frame.seeds + " (" + of_group + " runs)"
     wide = frame.assign(group=group).pivot(index=["task", "model"], columns="group", values="worst")
@@ -119,7 +119,7 @@ def by_window_and_period(found: Results, study: str, *more: str) -> pd.DataFrame
 
 def by_period(frame: pd.DataFrame, lengths: Sequence[int]) -> pd.DataFrame:
     """`by_window_and_period` for reading: a column per period, in each cell `median (worst–best)`."""
-    frame = named(frame[frame.length.isin(lengths)])
+    frame = with_titles(frame[frame.length.isin(lengths)])
     rows = ["task", "w", "length"] if frame.w.nunique() > 1 else ["task", "length"]
     return frame.assign(cell=medians(frame)).pivot(index=rows, columns="T", values="cell").fillna("")
 
@@ -131,7 +131,7 @@ def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame
     """
     others = pd.read_csv(DATA / "systems.csv")
     ours = []
-    for model, part in named(over_seeds(rows[rows.task == task])).groupby("model", sort=False):
+    for model, part in with_titles(over_seeds(rows[rows.task == task])).groupby("model", sort=False):
         ordered = part.sort_values("length")
         holds = ordered.length[(ordered.ours >= 100 * BAR).cummin()].max()
         ours.append((f"{model}, here", trained, 0 if pd.isna(holds) else int(holds), "this notebook"))

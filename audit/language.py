@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from abc_nb.language.evaluation import TESTS
+from abc_nb.language.evaluation import TEXT_TESTS
 from abc_nb.runs.store import Run
 from audit.statistics import ends
 
@@ -23,7 +23,7 @@ def of_model(runs: Sequence[Run]) -> dict[str, str]:
     trained = [rows[rows.step <= own["trained"]["steps"]] for rows, own in zip(histories, facts, strict=True)]
     row = {"lowest loss": ends([f"{loss:.3f}" for loss in sorted(rows.text.min() for rows in trained)])}
     tests = pd.concat([run.evaluation() for run in runs])
-    for length, _ in TESTS:
+    for length, _ in TEXT_TESTS:
         accuracy = tests.accuracy[tests.length == length]
         row[f"{length:,} digits"] = f"{100 * accuracy.min():.0f}" if len(accuracy) else "–"
     proven = [all(each["certified"] for each in run.certificates) for run in runs if run.spec.rounds]

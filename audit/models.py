@@ -12,7 +12,7 @@ from abc_nb.specs import models as course
 from abc_nb.specs.models import (
     ABC,
     PERIOD,
-    TRACED,
+    TRACED_MODELS,
     UNPRACTISED,
     Model,
     Models,
@@ -244,4 +244,4 @@ MODELS["window-cyclic-practised"] = practised_model("window-cyclic", CYCLIC)
 MODELS = {name: model for name, model in (MODELS | before_practice(MODELS)).items() if name not in course.MODELS}
 # Of tasks whose output is a table. With 200 starts, as elsewhere, a thousand steps do not train the vectors: validation
 # ends at 27%.
-TABLES = with_decoders(TRACED | {"coupling": traced("Position coupling", digits.TableCoupling(starts=50))})
+TABLES = with_decoders(TRACED_MODELS | {"coupling": traced("Position coupling", digits.TableCoupling(starts=50))})

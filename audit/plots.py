@@ -15,9 +15,9 @@ from matplotlib.lines import Line2D
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
 from abc_nb.problems.tasks import Task, single
 from abc_nb.show.cells import followed
-from abc_nb.show.pictures import CLOSED_COLOR, COLORS, STYLE, WIDTH, heat_map, new_figure, outline, with_tokens
+from abc_nb.show.pictures import CLOSED_COLOR, COLORS, COLUMN_WIDTH, STYLE, heat_map, label_tokens, new_figure, outline
 from abc_nb.show.plots import colors_of, curves, length_axis
-from abc_nb.show.titles import length_unit, named, of_model, of_task
+from abc_nb.show.titles import length_unit, of_model, of_task, with_titles
 from abc_nb.specs.names import ARITHMETIC
 from audit.statistics import ends, percent
 
@@ -28,7 +28,7 @@ USUAL = [of_task(task) for task in ARITHMETIC]  # the order of colours
 @rc_context(STYLE)
 def by_length(rows: pd.DataFrame) -> Figure:
     """Evaluation rows as curves over the length: a panel per model, a colour per task."""
-    rows = named(rows)
+    rows = with_titles(rows)
     titles, names = list(dict.fromkeys(rows.model)), list(dict.fromkeys(rows.task))
     colors = colors_of(sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL)))
     across = min(len(titles), 5 if len(titles) < 7 else 6)
@@ -53,7 +53,7 @@ def by_length(rows: pd.DataFrame) -> Figure:
 def reach(table: pd.DataFrame, certified: dict[str, str] | None = None) -> Figure:
     """From training to the longest length that holds (columns of `frames.reach`), and on where it is certified."""
     proven = {f"{of_model(model)}, here": count for model, count in (certified or {}).items()}
-    figure, (panel,) = new_figure(size=(1.6 * WIDTH, 0.3 * len(table) + 0.7))
+    figure, (panel,) = new_figure(size=(1.6 * COLUMN_WIDTH, 0.3 * len(table) + 0.7))
     end = 400 * table.tested.max()
     for row, (system, trained, tested) in enumerate(table[["system", "trained", "tested"]].itertuples(index=False)):
         color = COLORS[1] if system.endswith("here") else "0.45"
@@ -76,7 +76,7 @@ def reach(table: pd.DataFrame, certified: dict[str, str] | None = None) -> Figur
 @rc_context(STYLE)
 def offsets(frame: pd.DataFrame) -> Figure:
     """Bars by offset, in columns to the right of the needed digit: RPE's learned bias and ABC's share of attention."""
-    figure, panels = new_figure(2, size=(WIDTH * 0.85, 2.0))
+    figure, panels = new_figure(2, size=(COLUMN_WIDTH * 0.85, 2.0))
     shown = {"RPE": ("RPE", "added to the logit"), "ABC": ("Vanilla, on ABC's lines", "share of attention")}
     for panel, (name, (title, unit)) in zip(panels, shown.items(), strict=True):
         sns.barplot(frame, x="offset", y=name, ax=panel, color=COLORS[0])
@@ -87,7 +87,7 @@ def offsets(frame: pd.DataFrame) -> Figure:
 @rc_context(STYLE)
 def flipped(frame: pd.DataFrame) -> Figure:
     """`limits.changes`: a line for each model and seed, over the length."""
-    figure, (panel,) = new_figure(size=(1.2 * WIDTH, 2.4))
+    figure, (panel,) = new_figure(size=(1.2 * COLUMN_WIDTH, 2.4))
     for color, (model, own) in zip(COLORS, frame.groupby("model", sort=False), strict=False):
         for number, (_, one) in enumerate(own.groupby("seed")):
             label = of_model(str(model)) if number == 0 else None
@@ -108,9 +108,9 @@ def flipped(frame: pd.DataFrame) -> Figure:
 @rc_context(STYLE)
 def grid(rows: pd.DataFrame) -> Figure:
     """The median seed's percentages by window w and period T, a panel per task (columns as `over_seeds`, w, T)."""
-    rows = named(rows)
+    rows = with_titles(rows)
     tasks = list(dict.fromkeys(rows.task))
-    figure, panels = new_figure(len(tasks), min(2, len(tasks)), (WIDTH, 0.17 * rows.w.nunique() + 0.7))
+    figure, panels = new_figure(len(tasks), min(2, len(tasks)), (COLUMN_WIDTH, 0.17 * rows.w.nunique() + 0.7))
     for panel, task in zip(panels, tasks, strict=True):
         part = rows[rows.task == task]
         table = part.pivot(index="w", columns="T", values="ours").reindex(list(dict.fromkeys(part.w)))
@@ -139,9 +139,9 @@ def directions(matrix: np.ndarray, tokens: tuple[Sequence[str], Sequence[str]]) 
         "antidiagonal": {columns - 1 - k: np.diag(matrix[:, ::-1], k) for k in range(1 - rows, columns)},
         "vertical": dict(enumerate(matrix.T)),
     }
-    figure, (map_panel, *panels) = new_figure(4, size=(WIDTH * 0.8, 2.2))
+    figure, (map_panel, *panels) = new_figure(4, size=(COLUMN_WIDTH * 0.8, 2.2))
     heat_map(map_panel, matrix, vmin=0)
-    with_tokens(map_panel, *tokens)
+    label_tokens(map_panel, *tokens)
     map_panel.set(title="averaged attention", xlabel="key", ylabel="output token")
     for panel, (title, cells) in zip(panels, lines.items(), strict=True):
         panel.bar(list(cells), [line.mean() for line in cells.values()], color=COLORS[0])
@@ -154,7 +154,7 @@ def directions(matrix: np.ndarray, tokens: tuple[Sequence[str], Sequence[str]]) 
 @rc_context(STYLE)
 def index_matrices(matrices: dict[str, np.ndarray]) -> Figure:
     """Matrices with their numbers written in the cells; cells without one are grey (figure 12)."""
-    figure, panels = new_figure(len(matrices), size=(WIDTH * 0.7, 2.2))
+    figure, panels = new_figure(len(matrices), size=(COLUMN_WIDTH * 0.7, 2.2))
     most = max(np.nanmax(np.abs(matrix)) for matrix in matrices.values())
     look: dict[str, Any] = {"annot": True, "fmt": "g", "annot_kws": {"size": 8}, "cbar": False, "square": True}
     for panel, (title, matrix) in zip(panels, matrices.items(), strict=True):
@@ -180,7 +180,7 @@ def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
         image = heat_map(axis, matrix, aspect="equal", vmin=0, vmax=1)
         share = (matrix * cells).sum() / matrix.sum()
         axis.set_title(f"head {head + 1}: {share:.0%} framed\n{followed(study.bias, study.last, [head])}", fontsize=8)
-        with_tokens(axis, keys, queries[:rows], size=7.5)
+        label_tokens(axis, keys, queries[:rows], size=7.5)
         outline(axis, cells)
     figure.supxlabel("token of the problem", fontsize=9)
     figure.supylabel("output token", fontsize=9)

@@ -32,7 +32,7 @@ def reproduce(profile: str, seeds: Sequence[int]) -> int:
     results = Results(profile, "any", sorted({*seeds, *SEEDS}) if compared else [*seeds])
     print("stage 2 of 3: notebooks", flush=True)
     parameters = {"profile": profile, "results": results.origin, "seeds": results.seeds}
-    books = [*notebooks.sequence(NOTEBOOKS), *notebooks.sequence()]
+    books = [*notebooks.in_reading_order(NOTEBOOKS), *notebooks.in_reading_order()]
     execute_all(books, paths.BUILD / "notebooks" / profile, parameters)
     print("stage 3 of 3: report", flush=True)
     page = report.write(results)

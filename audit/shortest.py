@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abc_nb.certificates.counterexamples import decoded, wrong_among
+from abc_nb.certificates.counterexamples import answered_wrong, wrong_among
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import Digits, varied_digits
-from abc_nb.problems.drawing import in_order
+from abc_nb.problems.drawing import larger_first
 from abc_nb.problems.sampling import Sampler, generator
 from abc_nb.problems.tasks import Task
 from abc_nb.training.evaluation import TEST_SEED
@@ -37,7 +37,7 @@ def shortest_wrong(model: Transformer, sampler: Sampler, samples: int = 200, lon
         operands = task.widen(hard_operands(task, places, samples, generator(TEST_SEED, places)), width)
         problems = {task.typed(problem.operands): problem for problem in wrong_among(model, sampler, operands, width)}
         in_order = sorted(problems, key=lambda text: (len(text), text))[:TRIED]
-        for example in decoded(model, sampler, [problems[text] for text in in_order]):
+        for example in answered_wrong(model, sampler, [problems[text] for text in in_order]):
             if example.answer != example.right:
                 return Shortest(example.problem, example.answer, example.right)
     return Shortest()
@@ -61,4 +61,4 @@ def hard_operands(task: Task, places: int, count: int, rng: np.random.Generator)
         return [first, second]
     shorter = rng.integers(1, places + 1, count)[:, None]
     second[(np.arange(places) >= shorter) & (rng.random((count, 1)) < 0.5)] = 0
-    return in_order(task, [first, second])
+    return larger_first(task, [first, second])

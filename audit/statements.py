@@ -102,7 +102,7 @@ def statements(profile: str, seeds: Sequence[int]) -> list[Statement]:
     shipped, here = Results(profile, "shipped", every), Results(profile, "runs", seeds)
     names = stated(profile)
     titles = of_models(name.model for name in names)
-    tables = certified.table(shipped), certified.table(here)
+    tables = certified.certificates_table(shipped), certified.certificates_table(here)
     proven = [name for name in names if spec(name, profile).practice]
     return [*of_tests(names, titles, shipped, here), *of_certificates(list(names), proven, titles, *tables)]
 

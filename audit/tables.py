@@ -7,7 +7,7 @@ import pandas as pd
 from abc_nb.analysis.results import identity
 from abc_nb.bias.lines import cells_of
 from abc_nb.runs.store import Run
-from abc_nb.show.titles import named, of_task
+from abc_nb.show.titles import of_task, with_titles
 from abc_nb.specs.models import BEFORE, UNPRACTISED, known
 from abc_nb.specs.names import ARITHMETIC
 from abc_nb.specs.recipes import PLAIN, PROFILES, TABLE
@@ -26,7 +26,7 @@ LENGTHS = {"table1": sorted({*TABLE, 50}), "table3": [6, 10, 20, 50, 60]}  # 50 
 
 def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
     """`over_seeds` at the table's lengths, with the paper's percentage in the column `paper`."""
-    ours = named(over_seeds(rows[rows.length.isin(LENGTHS[table])]))
+    ours = with_titles(over_seeds(rows[rows.length.isin(LENGTHS[table])]))
     papers = pd.read_csv(DATA / "paper_tables.csv", dtype=str)
     papers = papers[(papers.table == table) & papers.length_digits.str.isdigit().fillna(False)]
     papers = papers.assign(length=papers.length_digits.astype(int), paper=pd.to_numeric(papers.accuracy_percent))
@@ -45,7 +45,7 @@ def wide(frame: pd.DataFrame) -> pd.DataFrame:
 
 def interpolation(rows: pd.DataFrame) -> pd.DataFrame:
     """Table 2, of evaluation rows: is Vanilla right in 99% of validation and of problems of 60 digits, or more?"""
-    by_task = named(rows[(rows.model == "vanilla") & (rows.length == 60)]).groupby("task", sort=False)
+    by_task = with_titles(rows[(rows.model == "vanilla") & (rows.length == 60)]).groupby("task", sort=False)
     paper = pd.read_csv(DATA / "paper_tables.csv", dtype=str)
     paper = paper[paper.table == "table2"].pivot(index="task", columns="length_digits", values="accuracy_percent")
     columns: dict[str, pd.Series] = {}

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from abc_nb.specs.recipes import ANEW as PLAIN_ANEW
-from abc_nb.specs.recipes import LONG, OF_512, PLAIN, Trainings, training
+from abc_nb.specs.recipes import LONG_TRAINING, OF_512, PLAIN, Trainings, training
 from abc_nb.training.recipe import TrainingConfig
 
 DEFAULT = TrainingConfig()
@@ -31,7 +31,7 @@ LARGE_ANEW = training(replace(FOR_A_GPU, steps=600, warmup=50, hold=300, validat
 # A sixth of the budget, for a model that has been trained before.
 RETRAINING = training(
     replace(DEFAULT, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256),
-    replace(LONG, steps=20_000, hold=10_000),
+    replace(LONG_TRAINING, steps=20_000, hold=10_000),
 )
 # Few numbers are trained, and slowly: after 300 steps Addition and Successor were not learned at their three widths.
 SLOWER = {"steps": 3000, "hold": 2000, "learned": 0.99, "validate_every": 50}

@@ -15,7 +15,7 @@ import torch
 
 from abc_nb.certificates.certify import Passes, contexts_of
 from abc_nb.certificates.contexts import Context, Shape
-from abc_nb.certificates.counterexamples import decoded
+from abc_nb.certificates.counterexamples import answered_wrong
 from abc_nb.certificates.places import NumberContexts
 from abc_nb.certificates.rounding import Unbounded
 from abc_nb.certificates.states import States
@@ -72,7 +72,7 @@ def described(contexts: NumberContexts, shape: Shape, context: Context) -> dict[
 
 def shown(model: Transformer, contexts: NumberContexts, shape: Shape, context: Context) -> dict[str, str]:
     """The narrowest problem that holds a context, what the model answers, and what is right."""
-    (example,) = decoded(model, contexts.sampler, contexts.candidates([(shape, context)]))
+    (example,) = answered_wrong(model, contexts.sampler, contexts.candidates([(shape, context)]))
     return {"problem": example.problem, "answer": example.answer, "right": example.right}
 
 

@@ -20,7 +20,7 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.certificates.practice import Practised
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
-from abc_nb.hf.certificates import AllAnswers, drawn, train_until_certified
+from abc_nb.hf.certificates import AllAnswers, random_contexts, train_until_certified
 from abc_nb.problems.sampling import generator
 from abc_nb.problems.spans import Pattern, spans_in
 from abc_nb.problems.tasks import Task
@@ -102,7 +102,7 @@ def as_rows(contexts: Any) -> set[bytes]:
 
 def test_every_context_of_random_problems_is_one_of_those_that_are_tried() -> None:
     path = smollm2.new_path(*language_model(), (PARITY, ADDITION, DIFFERENCE, COMPARISON, QUOTIENT))
-    met = as_rows(drawn(path, generator(0), 2000))
+    met = as_rows(random_contexts(path, generator(0), 2000))
     assert met <= as_rows(AllAnswers(path).every) and len(met) > 500
 
 
@@ -134,7 +134,7 @@ def test_a_saved_path_gives_the_same_logits_from_a_byte_for_each_weight(tmp_path
     path, fresh = trained()[0], new_path(PARITY)
     path.save(tmp_path / "path.safetensors")
     assert (tmp_path / "path.safetensors").stat().st_size < 1.5 * sum(w.numel() for w in path.layers.parameters())
-    contexts = drawn(path, generator(1), 50)
+    contexts = random_contexts(path, generator(1), 50)
     with torch.inference_mode():
         assert not fresh(contexts).equal(path(contexts))
         assert fresh.load(tmp_path / "path.safetensors")(contexts).equal(path(contexts))

@@ -46,7 +46,7 @@ def test_contexts_are_the_same_in_small_blocks(monkeypatch: pytest.MonkeyPatch) 
     sampler = sampler_of("addition")
     contexts = NumberContexts(model_of(sampler, lines_of("addition")).config, sampler)
     whole = {shape: listed(contexts, shape) for shape in contexts.shapes}
-    monkeypatch.setattr("abc_nb.certificates.walks.ROWS", 40)
+    monkeypatch.setattr("abc_nb.certificates.walks.PAIRS_AT_ONCE", 40)
     assert whole == {shape: listed(contexts, shape) for shape in contexts.shapes}
     assert any(len([*contexts.blocks(shape)]) > 1 for shape in contexts.shapes)
 

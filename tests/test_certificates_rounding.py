@@ -239,7 +239,7 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
     sampler, found = sampler_of("successor"), []
     model, before = model_of(sampler, bias_of("successor", "decoder-only")), torch.get_num_threads()
     whole = certify_model(model, sampler)
-    monkeypatch.setattr("abc_nb.certificates.states.ROWS", 7)
+    monkeypatch.setattr("abc_nb.certificates.states.CONTEXTS_AT_ONCE", 7)
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)

@@ -16,7 +16,7 @@ from abc_nb.certificates.states import States
 from abc_nb.language.mixture import piece, texts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch
-from abc_nb.problems.spans import END, EQUALS, Pattern, spans_in, tokens_of
+from abc_nb.problems.spans import END, EQUALS, Pattern, spans_in, text_tokens
 from abc_nb.training.writer import Writer, text_bias
 
 SMALL = (
@@ -41,7 +41,7 @@ def test_a_problem_holds_its_context(pattern: Pattern) -> None:
             operands = contexts.problem(shape, context, sites[0])
             assert operands is not None
             answer = pattern.answer(contexts.written(operands)) + END
-            assert tokens_of(answer)[step] == context[1]
+            assert text_tokens(answer)[step] == context[1]
 
 
 @torch.inference_mode()
@@ -49,7 +49,7 @@ def lead_at(judge: Transformer, problem: str) -> tuple[float, float]:
     """The lead of the next token of an answer that is right so far, from its context alone, and a bound on rounding."""
     (span,) = text_bias(judge).spans(problem)
     answer = EQUALS + span.pattern.answer(span.operands) + END
-    source, target = (torch.tensor([tokens_of(text)]) for text in (problem[: span.equals], answer))
+    source, target = (torch.tensor([text_tokens(text)]) for text in (problem[: span.equals], answer))
     shape, block = SpanContexts.of(judge, span.pattern).seen(Batch(source, target, span.layout), span.answer_length)
     states = States(Rounding(judge), shape.atoms).take(block.values)
     lead, left = next(states.leads(shape.root, torch.from_numpy(block.right)))
@@ -66,7 +66,7 @@ def lead_at(judge: Transformer, problem: str) -> tuple[float, float]:
 def test_the_lead_from_the_context_is_that_of_the_problem_in_any_text(problem: str) -> None:
     """Up to the bound on rounding, in float32 and in float64, where that can change next to nothing."""
     own, rng, (span,) = model(seed=1), np.random.default_rng(0), spans_in(problem, PATTERNS)
-    right = tokens_of((span.pattern.answer(span.operands) + END)[span.answer_length])
+    right = text_tokens((span.pattern.answer(span.operands) + END)[span.answer_length])
     before = ["", "so ", *(piece(texts()[0], int(rng.integers(1, 60)), rng) + "\n" for _ in range(30))]
     for judge, most in ((own, 1e-2), (own.double(), 1e-6)):
         lead, bound = lead_at(judge, problem)

@@ -28,7 +28,7 @@ def saying(run: Run, *contexts: int) -> Run:
 
 
 def contexts(origin: str, profile: str = "quick") -> dict[str, int]:
-    rows = certified.table(Results(profile, origin, [0]))
+    rows = certified.certificates_table(Results(profile, origin, [0]))
     return dict(zip(rows.experiment, rows.contexts, strict=True))
 
 
@@ -36,9 +36,9 @@ def test_a_run_made_here_has_the_certificate_made_here_and_no_shipped_one(runs: 
     for run in runs:
         store.ship(saying(run, 1), weights=False)
     here = folders.runs / runs[0].key
-    store.keep(saying(runs[0]).record, {}, here)
+    store.write_run(saying(runs[0]).record, {}, here)
     assert (contexts("any"), contexts("runs")) == ({OTHER: 1}, {})
-    store.keep(saying(runs[0], 2).record, {}, here)
+    store.write_run(saying(runs[0], 2).record, {}, here)
     assert (contexts("any"), contexts("runs")) == ({OTHER: 1, NAME: 2}, {NAME: 2})
     assert contexts("shipped") == {OTHER: 1, NAME: 1}
     assert contexts("any", "smoke") == {}

@@ -26,7 +26,7 @@ from abc_nb.certificates.tables import TableContexts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.machines import elementary
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.spans import END, VOCABULARY, Pattern, tokens_of
+from abc_nb.problems.spans import END, VOCABULARY, Pattern, text_tokens
 from abc_nb.problems.tasks import Width
 from abc_nb.training.evaluation import evaluating
 
@@ -149,8 +149,8 @@ def problems_in_a_text(pattern: Pattern, longest: int) -> Iterator[Batch]:
         of_length: dict[int, list[tuple[list[int], list[int]]]] = defaultdict(list)
         for operands in product(*(product(own, repeat=count) for own, count in zip(alphabets, chosen, strict=True))):
             numbers = ["".join(digits) for digits in operands]
-            answer = tokens_of("=" + pattern.answer(numbers) + END)
-            of_length[len(answer)].append((tokens_of(pattern.problem(numbers)[:-1]), answer))
+            answer = text_tokens("=" + pattern.answer(numbers) + END)
+            of_length[len(answer)].append((text_tokens(pattern.problem(numbers)[:-1]), answer))
         for same in of_length.values():
             sources, targets = zip(*same, strict=True)
             yield Batch(torch.tensor(sources), torch.tensor(targets), layout)

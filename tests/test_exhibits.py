@@ -77,13 +77,13 @@ def test_a_table_is_saved_whole_and_shown_below_its_caption(shown: list[object],
     ],
 )
 def test_titles_tell_models_apart_that_are_shown_together(names: list[str], shown: list[str]) -> None:
-    assert titles.named(pd.DataFrame({"model": names})).model.to_list() == shown
+    assert titles.with_titles(pd.DataFrame({"model": names})).model.to_list() == shown
 
 
 def test_figures_and_tables_are_those_that_notebooks_save_and_each_has_its_caption() -> None:
     named = re.compile(r'"((?:figure|table)-[\w-]+)"')
     course, audit = (
-        {*named.findall("".join(path.read_text() for path in notebooks.sequence(folder)).replace("\\", ""))}
+        {*named.findall("".join(path.read_text() for path in notebooks.in_reading_order(folder)).replace("\\", ""))}
         for folder in (paths.NOTEBOOKS, NOTEBOOKS)
     )
     files = [path.stem for pattern in ("figure-*.png", "table-*.csv") for path in FIGURES.glob(pattern)]

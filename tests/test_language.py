@@ -150,7 +150,7 @@ def test_the_sparsest_lines_that_determine_the_answer_are_read(monkeypatch: pyte
         nothing = torch.zeros(5, layout.target_length, layout.target_length)
         return {(name, layer): part for layer in range(LAYERS) for name, part in (("cross", cross), ("self", nothing))}
 
-    monkeypatch.setattr(calibration, "average_attention", attention)
+    monkeypatch.setattr(calibration, "average_attention_of_answers", attention)
     for share, wanted in ((0.5, [0]), (0.25, [0, 1]), (None, [0, 1])):
         lines = calibration.calibrate_pattern(parent, pattern, Calibration(share=share), 4, 0).lines
         numbers = [line for line in lines if line.span.startswith("operand")]
@@ -222,8 +222,8 @@ def test_the_command_line_and_python_answer_texts(
     """Of a model that was never trained, whose answers are as good as any here."""
     untrained = language_models()["abs"]
     state = untrained.build(0).state_dict()
-    record = store.record_of(untrained, 0, {"weights": store.checksum(state)}, {})
-    store.keep(record, state, folders.runs / untrained.key(0))
+    record = store.record_of(untrained, 0, {"weights": store.tensors_checksum(state)}, {})
+    store.write_run(record, state, folders.runs / untrained.key(0))
     assert cli.main(["compute", "language-abs", "12+34= and 5*6="]) == 0
     printed = capsys.readouterr().out
     assert printed.count("\n") == 2 and printed == api.answer("language-abs", "12+34= and 5*6=") + "\n"

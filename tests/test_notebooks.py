@@ -22,8 +22,8 @@ from audit import NOTEBOOKS, studies
 from audit.claims import VERDICTS
 from audit.reproduce import reproduce
 
-APPENDICES = notebooks.sequence(NOTEBOOKS)  # results, for reference
-BOOKS = [*notebooks.sequence(), *APPENDICES]
+APPENDICES = notebooks.in_reading_order(NOTEBOOKS)  # results, for reference
+BOOKS = [*notebooks.in_reading_order(), *APPENDICES]
 PRINTED = ("06_rpe_connection",)  # small tables alone
 NAME = re.compile(r'"((?:figure|table)-[\w-]+)"')
 NBVAL = ["-q", "-s", "-o", "addopts=", "--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=600"]

@@ -46,15 +46,18 @@ def test_nothing_is_pinned_and_the_lock_is_within_the_ranges() -> None:
 def test_the_packages_models_are_the_shipped_ones() -> None:
     """Every record and its weights, which `make models` copies."""
     known = store.shipped_lines(paths.SHIPPED)
-    records = [json.loads(line) for line in store.shipped_lines(paths.MODELS).values()]
+    records = [json.loads(line) for line in store.shipped_lines(paths.PACKAGED_MODELS).values()]
     assert {(record["task"], record["model"]) for record in records} == {*product(ARITHMETIC, ("abs", "abc"))}
     for record in records:
         (file, prefix), shipped = record.pop("tensors"), json.loads(known[record["key"]])
         where, other = shipped.pop("tensors")
         assert record == shipped, "run `make models`"
-        own, theirs = store.weights_in(paths.MODELS / file, prefix), store.weights_in(paths.SHIPPED / where, other)
-        assert store.checksum(own) == store.checksum(theirs) == record["facts"]["weights"]
-    assert sum(path.stat().st_size for path in paths.MODELS.rglob("*.*")) < 5_000_000
+        own, theirs = (
+            store.weights_in(paths.PACKAGED_MODELS / file, prefix),
+            store.weights_in(paths.SHIPPED / where, other),
+        )
+        assert store.tensors_checksum(own) == store.tensors_checksum(theirs) == record["facts"]["weights"]
+    assert sum(path.stat().st_size for path in paths.PACKAGED_MODELS.rglob("*.*")) < 5_000_000
 
 
 def files_of(folder: Path) -> set[Path]:

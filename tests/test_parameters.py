@@ -72,7 +72,7 @@ def answer_of(task: str, base: int, first: str, operator: str, second: str) -> i
 def test_the_course_runs_under_other_parameters(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
     output = tmp_path / "out.ipynb"
-    (notebook,) = (path for path in notebooks.sequence() if path.stem == case.notebook)
+    (notebook,) = (path for path in notebooks.in_reading_order() if path.stem == case.notebook)
     notebooks.execute(notebook, output, case.parameters, bar=False)
     wrong = case.notebook in ("00_in_ten_minutes", "07_every_length")  # they show wrong ones, whatever the task
     task = "n-by-1" if wrong else case.parameters.get("task", "addition")

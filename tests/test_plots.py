@@ -57,7 +57,7 @@ def lit(panel: Axes) -> list[str]:
     """The tokens of the cells that are lit, from left to right and from the top."""
     boxes = [box.get_bbox() for box in panel.patches if isinstance(box, FancyBboxPatch)]
     looks = [to_hex(box.get_facecolor()) for box in panel.patches if isinstance(box, FancyBboxPatch)]
-    inside = [box for box, look in zip(boxes, looks, strict=True) if look == board.LOOKS["lit"][0]]
+    inside = [box for box, look in zip(boxes, looks, strict=True) if look == board.CELL_LOOKS["lit"][0]]
     places = sorted((round(-box.y0 - 0.43, 2), round(box.x0 + 0.43, 2)) for box in inside)
     tokens = {tuple(np.round(text.get_position(), 2)): text.get_text() for text in panel.texts}
     return [tokens[x, -y] for y, x in places]
@@ -114,7 +114,7 @@ def test_drawing_and_saving_use_one_style_and_leave_matplotlibs_settings_alone(
     for chosen in ({}, {"font.size": 17.0, "axes.grid": True, "savefig.bbox": None, "axes.facecolor": "0.2"}):
         with matplotlib.rc_context(chosen):
             before = dict(matplotlib.rcParams)
-            image = pictures.save(plots.reach(table), "figure-x", "quick")
+            image = pictures.save_figure(plots.reach(table), "figure-x", "quick")
             assert dict(matplotlib.rcParams) == before
         assert image.data == (figures / "figure-x.png").read_bytes()
         written.append((image.data, (figures / "figure-x.svg").read_bytes()))

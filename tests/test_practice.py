@@ -15,7 +15,7 @@ from abc_nb.certificates import look, practice, tables
 from abc_nb.certificates.certify import SampledContexts, certify_model, contexts_of, results_of, weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.counterexamples import Candidate
-from abc_nb.certificates.look import SMALL, Known, wrong_contexts
+from abc_nb.certificates.look import NARROW, Known, wrong_contexts
 from abc_nb.certificates.practice import ToPractise, loss_of_contexts, practise, until_certified
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
@@ -152,7 +152,7 @@ def test_a_look_counts_what_a_certificate_counts_and_ends_early_where_enough_is_
     """Contexts that were wrong before are looked at first; all that it keeps are wrong or narrow."""
     model, sampler = damaged()
     contexts = contexts_of(model, sampler)
-    results = {result.shape: result for result in results_of(model, contexts) if result.margin < SMALL}
+    results = {result.shape: result for result in results_of(model, contexts) if result.margin < NARROW}
     counted = list[int]()
     look = wrong_contexts(model, contexts, count=counted.append)
     assert sum(counted) == sum(contexts.counts.values())
@@ -192,7 +192,7 @@ def test_contexts_that_no_training_number_shows_are_practised_alone(
 ) -> None:
     """Batches are as in training, and the loss of the wrong contexts' own tokens is added."""
     model, sampler = damaged()
-    monkeypatch.setattr(practice, "fits", lambda *_: False)
+    monkeypatch.setattr(practice, "seen_in_training", lambda *_: False)
     found = practise(model, sampler, CONFIG, 0, ROUNDS)
     assert found.alone > 0 and found.wrong[0] > 0 and found.certificates[0].certified
     usual = [sampler.training_batch(0, step, 32).source for step in range(len(seen))]

@@ -29,9 +29,9 @@ def has(seed: int, record: Mapping[str, Any], folders: Folders, *, shipped: bool
     """A run of that seed, with another's numbers and without weights, made here or shipped."""
     own = dict(record) | {"key": SPEC.key(seed), "seed": seed}
     folder = folders.runs / str(own["key"])
-    store.keep(own, {}, folder)
+    store.write_run(own, {}, folder)
     if shipped:
-        store.ship(store.read(SPEC, seed, folder), weights=False)
+        store.ship(store.read_run(SPEC, seed, folder), weights=False)
         shutil.rmtree(folder)
 
 
@@ -150,7 +150,7 @@ def test_reach_ends_where_the_median_first_falls_below_the_bar() -> None:
 
 def test_saved_tables_can_be_read_back(figures: Path) -> None:
     table = beside.beside_paper(rows("RoPE", {6: [1.0], 10: [0.0]}), "table1")
-    tables.save(table, "table-x", "quick", beside.wide(table))
+    tables.save_table(table, "table-x", "quick", beside.wide(table))
     pd.testing.assert_frame_equal(pd.read_csv(figures / "table-x.csv"), table, check_dtype=False)
     lines = (figures / "table-x.md").read_text().splitlines()
     assert r"100 \| 100.0" in lines[2]

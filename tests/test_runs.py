@@ -84,7 +84,7 @@ def test_a_run_is_in_place_whole_or_not_at_all(
         raise OSError(28, "No space left on device", "somewhere")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "keep", full)
+        patched.setattr(store, "write_run", full)
         with pytest.raises(OSError, match="No space"):
             runner.ensure(tiny, 0)
     assert store.find(tiny, 0) is None

@@ -21,9 +21,9 @@ from abc_nb.language.mixture import Mixture, draw, piece, solved, write_in
 from abc_nb.language.mixture import texts as training_texts
 from abc_nb.model.positions import Rotary
 from abc_nb.problems.before import RELATIONS, ROOTS
-from abc_nb.problems.spans import VOCABULARY, Pattern, plainly, spans_in, tokens_of
+from abc_nb.problems.spans import VOCABULARY, Pattern, plainly, spans_in, text_tokens
 from abc_nb.specs.language import OPERATIONS, patterns
-from abc_nb.training.writer import Writer, logits, rows_of
+from abc_nb.training.writer import Writer, logits_of_texts, rows_of
 
 HEADS, LAYERS = 5, 2
 FEW = "n-by-1", "division"
@@ -172,7 +172,7 @@ def test_writing_with_kept_keys_is_writing_without(seed: int) -> None:
             text = text[: rng.randrange(1, len(text) + 1)]
         text += rng.choice([*"12+*=;a ", "34", "12+34=64;", " 7*8=", "succ(", "99)=", "parity(10)=1"])
         with torch.no_grad():
-            whole = logits(own, torch.tensor([tokens_of(text)]), rows_of(own, [text]))[0, -1]
+            whole = logits_of_texts(own, torch.tensor([text_tokens(text)]), rows_of(own, [text]))[0, -1]
         torch.testing.assert_close(writer.after(text), whole, atol=1e-5, rtol=1e-4)
 
 
@@ -182,7 +182,9 @@ def test_an_answer_does_not_see_the_text(given: tuple[str, list[object]], patter
     problem = pattern.problem(draw(pattern, [int(rng.integers(1, 9)) for _ in pattern.short], rng))
     text = given[0] + " " + problem
     with torch.no_grad():
-        found, alone = (logits(own, torch.tensor([tokens_of(t)]), rows_of(own, [t]))[0, -1] for t in (text, problem))
+        found, alone = (
+            logits_of_texts(own, torch.tensor([text_tokens(t)]), rows_of(own, [t]))[0, -1] for t in (text, problem)
+        )
     torch.testing.assert_close(found, alone, atol=1e-5, rtol=1e-4)
 
 

@@ -19,12 +19,12 @@ from abc_nb.common import paths
 from abc_nb.common.config import classes, from_data, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import PositionEncoding, Sinusoidal
-from abc_nb.problems.catalogue import REGISTRY, addition, named
+from abc_nb.problems.catalogue import REGISTRY, addition, known_as
 from abc_nb.problems.rules import Rule
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.experiment import LANGUAGE, Name
 from abc_nb.specs.language import language_models
-from abc_nb.specs.models import known, models_of, register
+from abc_nb.specs.models import known, models_of, register_models
 from abc_nb.specs.names import every_name, how_to_train, matching, parse, train_command
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.specs.spec import Spec, abc_of, spec
@@ -56,7 +56,7 @@ def test_what_is_no_name_stands_for_nothing(text: str) -> None:
 def addition_mod() -> Iterator[str]:
     """A task whose name begins with that of another one."""
 
-    @named("addition-mod")
+    @known_as("addition-mod")
     def rule(base: int) -> Rule:
         return replace(addition(base), name="addition-mod", title="Addition, modulo", grows=0)
 
@@ -172,13 +172,13 @@ def test_a_pattern_matches_names_and_the_name_of_a_study_its_experiments() -> No
 def test_a_registered_model_is_found_by_name_and_takes_no_other_models_name() -> None:
     model = replace(models_of(Task("addition"))["vanilla"], title="Mine")
     try:
-        register({"mine": model}, "mine")
-        register({"mine": model}, "mine")
+        register_models({"mine": model}, "mine")
+        register_models({"mine": model}, "mine")
         assert parse("addition-mine-base4") == Name("addition", "mine", 4)
         assert train_command(Name("addition", "mine")) == "mine train addition-mine"
         for name in ("mine", "vanilla"):
             with pytest.raises(InputError, match=f"'{name}' is the name of another model"):
-                register({name: replace(model, title="Yours")}, "mine")
+                register_models({name: replace(model, title="Yours")}, "mine")
     finally:
         del known()["mine"]
     assert parse("addition-mine") is None

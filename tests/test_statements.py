@@ -92,7 +92,7 @@ def made_here(name: str, right_at_6: int) -> None:
     rows = shipped.table("evaluation").assign(asked=1000)
     rows.loc[rows.length == 6, "correct"] = right_at_6
     record = store.record_of(shipped.spec, 0, shipped.facts, {"evaluation": rows})
-    store.keep(record, {}, paths.runs() / shipped.key)
+    store.write_run(record, {}, paths.runs() / shipped.key)
 
 
 @pytest.fixture

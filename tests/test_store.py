@@ -60,8 +60,8 @@ def test_shipping_appends_and_the_last_line_counts(run: Run, folders: Folders) -
 
 def test_weights_of_8_bits_are_kept_as_such(run: Run, folders: Folders) -> None:
     rounded = {name: value(*split(tensor)) for name, tensor in run.state().items()}
-    record = dict(run.record) | {"facts": run.facts | {"weights": store.checksum(rounded)}}
-    store.keep(record, rounded, folders.runs / "rounded")
+    record = dict(run.record) | {"facts": run.facts | {"weights": store.tensors_checksum(rounded)}}
+    store.write_run(record, rounded, folders.runs / "rounded")
     store.ship(replace(run, record=record, weights=folders.runs / "rounded" / store.WEIGHTS), weights=True)
     torch.testing.assert_close(shipped(run.spec).state(), rounded, rtol=0, atol=0)
     file = folders.shipped / shipped(run.spec).record["tensors"][0]
@@ -139,8 +139,8 @@ def test_whatever_a_command_leaves_among_runs_is_readable_by_what_reads_them(
     (folders.runs / "half").mkdir()
     (folders.runs / "half" / store.RECORD).write_text('{"key": ')
     strange = dict(run.record) | {"task": "nothing", "key": "nothing-vanilla-smoke-seed0-0"}
-    store.keep(strange, run.state(), folders.runs / "nothing-vanilla-smoke-seed0-0")
-    assert certified.table(Results("smoke", "any", [0])).empty
+    store.write_run(strange, run.state(), folders.runs / "nothing-vanilla-smoke-seed0-0")
+    assert certified.certificates_table(Results("smoke", "any", [0])).empty
     assert main(["list", "parity*", *smoke]) == 0 and "parity-abc" in capsys.readouterr().out
 
 

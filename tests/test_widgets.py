@@ -17,7 +17,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.show.explorers.frame import Explorer
-from abc_nb.show.explorers.painting import Rule
+from abc_nb.show.explorers.painting import ColumnRule
 from abc_nb.specs.spec import spec
 
 
@@ -102,7 +102,7 @@ def test_painted_cells_are_the_rule_that_is_trained_and_judged() -> None:
     """Distances of a sum's columns: -2 and -1 are the place above, 2 and 3 the place below."""
     distances, seen = torch.arange(-4, 6), list[list[int]]()
 
-    def judge(rule: Rule) -> pd.DataFrame:
+    def judge(rule: ColumnRule) -> pd.DataFrame:
         seen.append(distances[rule(distances)].tolist())
         if not seen[-1]:
             raise InputError("nothing is open: open a cell")

@@ -17,14 +17,14 @@ from abc_nb.specs.spec import is_there, spec
 
 MODELS = ("abs", "abc")
 DECODERS = ("decoder-abs", "decoder-abc", "decoder-abc-twice")
-PRACTISED = (*MODELS, *DECODERS)  # models whose training ends with practice
-COLUMNS = ["task", "model", "seed", "certified", "contexts", "wrong", "margin", "left", "bits"]
-COLUMNS += ["base", "experiment", "statement", "counterexamples"]
-PRACTICE = ["task", "model", "seed", "before", "after", "rounds", "wrong before", "wrong after", "alone"]
-PRACTICE += ["seconds", "seconds before"]
+PRACTISED_MODELS = (*MODELS, *DECODERS)  # models whose training ends with practice
+CERTIFICATE_COLUMNS = ["task", "model", "seed", "certified", "contexts", "wrong", "margin", "left", "bits"]
+CERTIFICATE_COLUMNS += ["base", "experiment", "statement", "counterexamples"]
+PRACTICE_COLUMNS = ["task", "model", "seed", "before", "after", "rounds", "wrong before", "wrong after", "alone"]
+PRACTICE_COLUMNS += ["seconds", "seconds before"]
 
 
-def table(found: Results) -> pd.DataFrame:
+def certificates_table(found: Results) -> pd.DataFrame:
     """The certificates of these results' profile and seeds, a row each, of the models that are known.
 
     Where either will do, one that was made here replaces the shipped one, and a run that was made here has no shipped
@@ -40,7 +40,9 @@ def table(found: Results) -> pd.DataFrame:
             for data in record.get("certificates", []):
                 whose = {"experiment": str(name), "seed": record["seed"], "model": name.model}
                 certified[str(name), record["seed"]] = data | data["rounding"] | whose
-    return pd.DataFrame(certified.values(), columns=COLUMNS).sort_values(["experiment", "seed"], ignore_index=True)
+    return pd.DataFrame(certified.values(), columns=CERTIFICATE_COLUMNS).sort_values(
+        ["experiment", "seed"], ignore_index=True
+    )
 
 
 def name_of(record: Mapping[str, Any]) -> Name | None:
@@ -51,9 +53,9 @@ def name_of(record: Mapping[str, Any]) -> Name | None:
     return name if is_there(name) and spec(name, record["profile"]).digest == record["spec"] else None
 
 
-def rows(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
+def rows(found: Results, models: Sequence[str] = PRACTISED_MODELS, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     """The rows of `table` of some models and tasks, each task in its usual base."""
-    every = table(found)
+    every = certificates_table(found)
     usual = every.base == every.task.map(lambda task: Task(task).base)
     return every[every.model.isin(models) & every.task.isin(tasks) & usual].reset_index(drop=True)
 
@@ -68,7 +70,9 @@ def share(part: pd.Series[bool]) -> str:
     return f"{int(part.sum())} of {len(part)}"
 
 
-def practice(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
+def practice(
+    found: Results, models: Sequence[str] = PRACTISED_MODELS, tasks: Sequence[str] = ARITHMETIC
+) -> pd.DataFrame:
     """A row a run whose training ends with practice: whether it is certified before and after it, and what it took.
 
     `wrong before` and `wrong after` count contexts, `alone` those of which no training problem was found. They are
@@ -81,7 +85,7 @@ def practice(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[
         row |= {"before": after and facts["rounds"] == 0, "after": after}
         row |= {"seconds": run.facts["seconds"]["training"], "seconds before": run.facts["parent"]["seconds"]}
         made.append(row)
-    return pd.DataFrame(made, columns=PRACTICE)
+    return pd.DataFrame(made, columns=PRACTICE_COLUMNS)
 
 
 def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:

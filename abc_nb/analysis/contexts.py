@@ -21,7 +21,7 @@ def contexts_met(run: Run, problem: str) -> pd.DataFrame:
     with evaluating(model):
         for step in range(batch.layout.target_length):
             shape, block = contexts.seen(batch, step)
-            tokens = dict(zip(names_of(shape), vocabulary[block.values].T, strict=True))
+            tokens = dict(zip(token_names(shape), vocabulary[block.values].T, strict=True))
             about = {"output": str(step + 1), "writes": vocabulary[block.right], "margin": passes(shape, block)[0]}
             parts.append(pd.DataFrame(tokens | about))
     frame = pd.concat(parts, ignore_index=True).fillna("")
@@ -29,7 +29,7 @@ def contexts_met(run: Run, problem: str) -> pd.DataFrame:
     return frame[["output", *seen, "writes", "margin"]]
 
 
-def names_of(shape: Shape) -> list[str]:
+def token_names(shape: Shape) -> list[str]:
     """The tokens of a context: `a`, `b` (a factor, too) of the numbers, `y` of the answer; how many places below."""
     places = shape.places
     here = len(places) - bool(places and places[-1].asked)

@@ -7,7 +7,7 @@ import pandas as pd
 from abc_nb.analysis.results import Results
 from abc_nb.specs.experiment import Name
 
-SIZES = (6, 7, 20, 100, 1_000)  # digits of both factors
+FACTOR_DIGITS = (6, 7, 20, 100, 1_000)  # digits of both factors
 
 
 def accuracy(found: Results, models: Sequence[str]) -> pd.DataFrame:
@@ -17,6 +17,6 @@ def accuracy(found: Results, models: Sequence[str]) -> pd.DataFrame:
     """
     rows = found.evaluation(found.there([Name("n-by-n", model) for model in models]))
     worst = rows.pivot_table(index="model", columns="length", values="accuracy", aggfunc="min")
-    worst = (100 * worst).reindex(columns=[*SIZES]).loc[[name for name in models if name in worst.index]]
+    worst = (100 * worst).reindex(columns=[*FACTOR_DIGITS]).loc[[name for name in models if name in worst.index]]
     worst.insert(0, "seeds", rows.groupby("model").seed.nunique())
     return worst

@@ -16,10 +16,10 @@ from abc_nb.runs.store import Run
 from abc_nb.specs.names import ARITHMETIC
 from abc_nb.training.evaluation import evaluate
 
-TESTS = ((60, 200), (200, 200))  # of a model whose lines lost their values: (length, samples)
+MASK_TESTS = ((60, 200), (200, 200))  # of a model whose lines lost their values: (length, samples)
 HEAD = ["attention", "layer", "head"]
 OPENS = ["attention", "span", "direction", "offset"]  # what a line opens, in whatever head or layer
-DIGITS = ("operand", "output")  # beginnings of spans that digits stand in
+DIGIT_SPANS = ("operand", "output")  # beginnings of spans that digits stand in
 
 
 def wiring(found: Results) -> pd.DataFrame:
@@ -39,7 +39,7 @@ def of_run(run: Run) -> dict[str, Any]:
     lines, known = pd.DataFrame(bias.lines), pd.DataFrame(hand.lines)[OPENS].drop_duplicates()
     by_head = lines.groupby(HEAD).size()
     near = lines.merge(known, how="left", on=OPENS, indicator=True)._merge == "both"
-    near_by_head = near[lines.span.str.startswith(DIGITS)].groupby([lines[name] for name in HEAD]).all()
+    near_by_head = near[lines.span.str.startswith(DIGIT_SPANS)].groupby([lines[name] for name in HEAD]).all()
     return {
         "task": run.spec.identity.task,
         "seed": run.seed,
@@ -63,7 +63,7 @@ def mask_alone(found: Results) -> pd.DataFrame:
     for run in found.existing([f"{task}-abc" for task in ARITHMETIC]):
         bias = run.bias()
         if run.weights and bias is not None and any(line.value for line in bias.lines):
-            tested = evaluate(without_values(run.model()), run.spec.sampler, TESTS)
+            tested = evaluate(without_values(run.model()), run.spec.sampler, MASK_TESTS)
             right = dict(zip(tested.length.map("{} digits".format), 100 * tested.accuracy, strict=True))
             rows.append({"task": run.spec.identity.task, "seed": run.seed} | right)
     return pd.DataFrame(rows)

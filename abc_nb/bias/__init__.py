@@ -5,9 +5,9 @@ from functools import partial
 from abc_nb.bias.base import CLOSED, Attention, Bias, Causal, OpenKeys
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
-from abc_nb.common.config import load, look_up
+from abc_nb.common.config import import_modules, look_up
 
 __all__ = ["CLOSED", "Attention", "Bias", "Causal", "Line", "Lines", "OpenKeys", "Window"]
 
-load(__name__, __path__)
+import_modules(__name__, __path__)
 __getattr__ = partial(look_up, Bias)

@@ -157,7 +157,7 @@ class Lines(Bias):
         a cell of a table, the digits of its column and row and the cells above it that it needs. Tokens of the problem
         look at themselves.
         """
-        dealt: list[Key] = [*keys_of(layout, 2), *LAST_TOKENS]
+        dealt: list[LineKey] = [*keys_of(layout, 2), *LAST_TOKENS]
         if layout.row_length:  # the token before the cell is the query's own, which needs no line
             dealt = [("cross", following(layout, layout.operands[0]), "operand 1", 0)]
             if not layout.operands[0].by_rows:  # one that is written row by row says where both columns and rows end
@@ -206,13 +206,13 @@ class Lines(Bias):
         return matrix if attention == "cross" else matrix + causal(query_count(layout, attention))
 
 
-Key = tuple[Attention, Direction, str, int]  # what a line says of its keys
-LAST_TOKENS: tuple[Key, ...] = (("self", "diagonal", OUTPUT, 0), ("self", "diagonal", OUTPUT, -1))
+LineKey = tuple[Attention, Direction, str, int]  # what a line says of its keys
+LAST_TOKENS: tuple[LineKey, ...] = (("self", "diagonal", OUTPUT, 0), ("self", "diagonal", OUTPUT, -1))
 
 
-def keys_of(layout: Layout, places: int) -> list[Key]:
+def keys_of(layout: Layout, places: int) -> list[LineKey]:
     """Keys of cross-attention: of each long operand this place and those below it, of a short one every digit."""
-    keys: list[Key] = []
+    keys: list[LineKey] = []
     for number, operand in enumerate(layout.operands, 1):
         if layout.is_short(operand):
             keys += [("cross", "vertical", f"operand {number}", -place) for place in range(operand.places)]
@@ -222,7 +222,7 @@ def keys_of(layout: Layout, places: int) -> list[Key]:
     return keys
 
 
-def of_keys(dealt: Sequence[Key], every: Sequence[Key], heads: int, layers: int) -> Lines:
+def of_keys(dealt: Sequence[LineKey], every: Sequence[LineKey], heads: int, layers: int) -> Lines:
     """Lines of the value zero, alike in all layers: `dealt` keys go to heads in turn, `every` key to each head."""
     keys = [(number % heads, dealt[number % len(dealt)]) for number in range(max(heads, len(dealt)))]
     keys += [(head, key) for head in range(heads) for key in every]

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, causal_rows
-from abc_nb.bias.lines import OUTPUT, PROBLEM, Key, Line, Lines, keys_of, of_keys
+from abc_nb.bias.lines import OUTPUT, PROBLEM, Line, LineKey, Lines, keys_of, of_keys
 from abc_nb.bias.sequence import cyclic_positions, dense_bias, open_bias, token_count
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.spans import Pattern, ProblemSpan
 
-ITSELF: tuple[Key, ...] = (("source", "diagonal", PROBLEM, 0), ("self", "diagonal", OUTPUT, 0))
+ITSELF: tuple[LineKey, ...] = (("source", "diagonal", PROBLEM, 0), ("self", "diagonal", OUTPUT, 0))
 DENSE = 64  # tokens of a problem up to which its matrix is kept
 
 
@@ -51,7 +51,7 @@ class SpanLines(Bias):
         for pattern in patterns:
             layout = pattern.layout((1,) * len(pattern.short))
             sign = next(literal for literal in pattern.literals if literal)[0]
-            dealt: list[Key] = [*keys_of(layout, 2), ("cross", "vertical", sign, 0)]
+            dealt: list[LineKey] = [*keys_of(layout, 2), ("cross", "vertical", sign, 0)]
             if len(dealt) > heads:
                 raise InputError(f"{pattern.form} has {len(dealt)} keys to deal to {heads} heads: take more heads")
             lines.append(of_keys(dealt, ITSELF, heads, layers))

@@ -21,12 +21,14 @@ import numpy as np
 from abc_nb.problems.rules import EDGE, OUTPUT, Address, Rule, Where
 
 ENTRIES, JOINED = 5 * 10**6, 2 * 10**7  # of a relation and of what is joined: in larger ones all count as possible
-Pattern = tuple[bool, ...]
+Standing = tuple[bool, ...]
 Offset = tuple[int, int]  # rows down and columns on, from where a token is written
-Key = tuple[int, ...]  # what is read, as seen from there: an operand's token by its offset, or a cell by rows, columns
+ReadKey = tuple[
+    int, ...
+]  # what is read, as seen from there: an operand's token by its offset, or a cell by rows, columns
 
 
-def key_of(rule: Rule, address: Address, at: Offset = (0, 0)) -> Key:
+def key_of(rule: Rule, address: Address, at: Offset = (0, 0)) -> ReadKey:
     """What the cell at an offset reads at an address; two such are the same token only if their keys are equal."""
     rows, columns = at[0] + address.rows, at[1] + address.columns
     if address.operand == OUTPUT:
@@ -40,7 +42,7 @@ def key_of(rule: Rule, address: Address, at: Offset = (0, 0)) -> Key:
 class Relation:
     """What can be read together where the reads of a pattern hold something, and the cell that is then written."""
 
-    def __init__(self, rule: Rule, pattern: Pattern) -> None:
+    def __init__(self, rule: Rule, pattern: Standing) -> None:
         self.read = [number for number, there in enumerate(pattern) if there]
         alphabets = [
             np.arange(rule.cell_count) if at.operand == OUTPUT else rule.inputs[at.operand].alphabet
@@ -72,7 +74,7 @@ class Relation:
 class Factor(NamedTuple):
     """That a cell is one that its pattern can write: which reads are which variables, and which variable it is."""
 
-    pattern: Pattern
+    pattern: Standing
     reads: tuple[tuple[int, Hashable], ...]
     cell: Hashable
 
@@ -98,10 +100,10 @@ class Cells:
         return np.flatnonzero(np.any([one.table([], self.rule.cell_count) for one in alike], axis=0))
 
     @lru_cache(maxsize=2**16)  # noqa: B019 (few of them)
-    def pattern(self, where: Where) -> Pattern:
+    def pattern(self, where: Where) -> Standing:
         return tuple(where.reads(self.rule, at) is not None for at in self.rule.reads)
 
-    def at(self, where: Where, offset: Offset) -> Pattern | None:
+    def at(self, where: Where, offset: Offset) -> Standing | None:
         """The pattern of the cell at an offset; None outside of the table."""
         row, column = where.row + offset[0], where.column + offset[1]
         inside = 0 <= row < where.rows and 0 <= column < where.columns
@@ -111,9 +113,9 @@ class Cells:
     def cell_reads(self) -> list[tuple[int, Address]]:
         return [(number, at) for number, at in enumerate(self.rule.reads) if at.operand == OUTPUT]
 
-    def relations(self) -> dict[Pattern, Relation]:
+    def relations(self) -> dict[Standing, Relation]:
         """The fixed point, over all neighbourhoods of a cell, which small tables show."""
-        around: dict[Pattern, set[tuple[Pattern | None, ...]]] = {}
+        around: dict[Standing, set[tuple[Standing | None, ...]]] = {}
         most = 4 * self.reach + 3
         for rows, columns in product(range(1, most + 1), range(1 + self.rule.wider(1), most + 1)):
             for row, column in product(range(rows), range(columns)):
@@ -128,7 +130,7 @@ class Cells:
                     relation.allowed |= self.fitting(relations, relation, near)
         return relations
 
-    def fitting(self, known: Mapping[Pattern, Relation], one: Relation, near: Sequence[Pattern | None]) -> np.ndarray:
+    def fitting(self, known: Mapping[Standing, Relation], one: Relation, near: Sequence[Standing | None]) -> np.ndarray:
         """Which entries of a relation can be, where the cells that are read have the patterns `near`."""
         fine, numbers = one.written >= 0, {key_of(self.rule, self.rule.reads[n]): n for n in one.read}
         for (number, address), pattern in zip(self.cell_reads, near, strict=True):
@@ -140,11 +142,11 @@ class Cells:
             fine &= known[pattern].table(shared, self.rule.cell_count)[(*columns, one.values[number])]
         return fine
 
-    def given(self, pattern: Pattern) -> tuple[bool, ...]:
+    def given(self, pattern: Standing) -> tuple[bool, ...]:
         """Which operands hold something."""
         return tuple(there for there, at in zip(pattern, self.rule.reads, strict=False) if at.operand != OUTPUT)
 
-    def situation(self, where: Where, shown: Mapping[Key, Hashable], cells: Mapping[Offset, Hashable]) -> Situation:
+    def situation(self, where: Where, shown: Mapping[ReadKey, Hashable], cells: Mapping[Offset, Hashable]) -> Situation:
         """What must hold of the variables that are `shown` there, by key, and of the `cells` among them."""
         patterns = {offset: self.at(where, offset) for offset in cells}
         factors = {at: self.factor(at, pattern, cells[at], shown) for at, pattern in patterns.items() if pattern}
@@ -152,7 +154,7 @@ class Cells:
         alone = tuple((self.only(one, {*shown.values()}),) for one in factors.values())
         return (*alone, *(self.together(where, at, shown, factors) for at in sorted(beside)))
 
-    def factor(self, at: Offset, pattern: Pattern, cell: Hashable, shown: Mapping[Key, Hashable]) -> Factor:
+    def factor(self, at: Offset, pattern: Standing, cell: Hashable, shown: Mapping[ReadKey, Hashable]) -> Factor:
         keys = ((number, key_of(self.rule, address, at)) for number, address in enumerate(self.rule.reads))
         return Factor(pattern, tuple((n, shown.get(key, key)) for n, key in keys if pattern[n]), cell)
 
@@ -160,7 +162,7 @@ class Cells:
         return factor._replace(reads=tuple(read for read in factor.reads if read[1] in kept))
 
     def together(
-        self, where: Where, at: Offset, shown: Mapping[Key, Hashable], factors: Mapping[Offset, Factor]
+        self, where: Where, at: Offset, shown: Mapping[ReadKey, Hashable], factors: Mapping[Offset, Factor]
     ) -> Together:
         """The factors of a hidden cell and of the shown ones that read it, without what only one of them reads."""
         pattern, key = self.at(where, at), (OUTPUT, *at)

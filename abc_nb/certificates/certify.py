@@ -32,8 +32,8 @@ from abc_nb.problems.sampling import Sampler
 from abc_nb.training.evaluation import evaluating, in_float64
 
 MOST_CONTEXTS = 2 * 10**9  # at some millionths of a second each they take hours
-KEPT = 0.5  # of a margin that rounding has to leave
-MANY = 8  # times as many contexts as states of a part are reason to compute all of these
+MARGIN_KEPT = 0.5  # of a margin that rounding has to leave
+MANY_CONTEXTS = 8  # times as many contexts as states of a part are reason to compute all of these
 FEW = 0.1  # of some contexts
 LOOKED_AT = 2**11  # contexts that say whether float32 is enough for a shape
 WRONG = 200  # wrong contexts that are kept of each shape; all are counted
@@ -45,7 +45,7 @@ IN_FLOAT64 = (
     "This holds in float64, in whatever order numbers are summed, and in exact arithmetic. Float32 is not covered: "
     "rounding there is too large for a proof in some contexts."
 )
-EXACT = (
+NOTHING_ROUNDED = (
     " In float64 no number is rounded at all, on any processor: each sum is a whole multiple of a power of two, "
     "and less than 2^53 of them."
 )
@@ -141,7 +141,7 @@ def certify_contexts(model: Transformer, contexts: Contexts) -> Certificate:
     return Certificate(
         task=task.name,
         base=task.base,
-        statement=f"{contexts.statement} {arithmetic}{EXACT * (sums is not None)}",
+        statement=f"{contexts.statement} {arithmetic}{NOTHING_ROUNDED * (sums is not None)}",
         certified=wrong == 0 and left > 0,
         contexts=count,
         wrong=wrong,
@@ -199,13 +199,13 @@ class Passes:
 
         if not self.needs_float64(shape, block):
             again(np.arange(count), self.single)
-            rest = np.flatnonzero(unclear(margin, left, KEPT))
+            rest = np.flatnonzero(unclear(margin, left, MARGIN_KEPT))
             if len(rest) <= FEW * count:
                 again(rest, self.closer)
         rest = np.flatnonzero(unclear(margin, left))
         wide[rest] = True
         again(rest, *self.mixed)
-        again(rest[unclear(margin[rest], left[rest], KEPT)], self.double)
+        again(rest[unclear(margin[rest], left[rest], MARGIN_KEPT)], self.double)
         return Leads(margin, left, wide)
 
     def needs_float64(self, shape: Shape, block: Block) -> bool:
@@ -226,7 +226,7 @@ class Passes:
         """What computes the states of a shape; those of the shape before are forgotten."""
         known = self.known.get(rules)
         if known is None or known[0] != shape:
-            most, base = self.contexts.counts[shape] / MANY, self.contexts.task.base
+            most, base = self.contexts.counts[shape] / MANY_CONTEXTS, self.contexts.task.base
             below = self.states(shape, *rules[1:]) if rules[1:] else None
             known = self.known[rules] = shape, States(rules[0], shape.atoms, base, most, below, self.threads)
         return known[1]

@@ -13,7 +13,7 @@ from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Width
 from abc_nb.training.evaluation import exact_match, greedy
 
-SHOWN = 64  # counterexamples that are looked for
+COUNTEREXAMPLES_SOUGHT = 64  # counterexamples that are looked for
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ def shortest_first(model: Transformer, sampler: Sampler, problems: Sequence[Cand
     """Those of some problems that the model gets wrong, the shortest first, at most SHOWN."""
     task, shown = sampler.task, dict[str, Counterexample]()
     waiting = sorted(problems, key=lambda problem: (problem.zeros, len(task.typed(problem.operands, problem.zeros))))
-    while waiting and len(shown) < SHOWN:
-        count = SHOWN - len(shown)
-        for example in decoded(model, sampler, waiting[:count]):
+    while waiting and len(shown) < COUNTEREXAMPLES_SOUGHT:
+        count = COUNTEREXAMPLES_SOUGHT - len(shown)
+        for example in answered_wrong(model, sampler, waiting[:count]):
             shown.setdefault(example.problem, example)
         waiting = waiting[count:]
     return list(shown.values())
 
 
-def decoded(model: Transformer, sampler: Sampler, problems: Sequence[Candidate]) -> list[Counterexample]:
+def answered_wrong(model: Transformer, sampler: Sampler, problems: Sequence[Candidate]) -> list[Counterexample]:
     """Those that the model gets wrong, in their order; problems of one width are decoded together."""
     examples: dict[int, Counterexample] = {}
     for width in {problem.width for problem in problems}:

@@ -29,7 +29,7 @@ def in_threads(threads: int, step: Callable[[Tensor], T], parts: Sequence[Tensor
             yield from pool.map(torch.inference_mode()(step), parts)
 
 
-def turned(linear: nn.Linear, heads: int, given: bool = False) -> Map:
+def heads_last(linear: nn.Linear, heads: int, given: bool = False) -> Map:
     """The same map with the first numbers of all heads first: those that it gives, or those that it is `given`.
 
     So all heads are computed together: see `few_keys`.

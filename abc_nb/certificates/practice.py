@@ -34,7 +34,7 @@ from abc_nb.certificates.look import Known, block_of, wrong_contexts
 from abc_nb.certificates.rounding import Unbounded
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
-from abc_nb.model.eight_bits import LARGEST, OF_FEW, round_weights
+from abc_nb.model.eight_bits import LARGEST_WEIGHT, OF_FEW, round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import is_below
 from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
@@ -46,7 +46,7 @@ from abc_nb.training.recipe import TrainingConfig, Validation
 CONTEXTS_A_STEP = 300_000  # of practice, at most: a model with more is neither rounded nor practised
 ENOUGH = 2_000  # wrong contexts, after which a look between rounds stops
 QUICK = 4  # rounds, after which training is slower: else the last wrong contexts come and go
-AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape
+PRACTISED_AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape
 
 
 # ---- the rounds, of any kind of model
@@ -93,7 +93,7 @@ def until_certified(
     rounds: int,
     progress: Progress,
     report: Report | None = None,
-    largest: int = LARGEST,
+    largest: int = LARGEST_WEIGHT,
 ) -> Practised:
     """Round the weights, and train on what is wrong, at most so many rounds, until all certificates hold.
 
@@ -193,7 +193,7 @@ class ToPractise:
         """A problem that training can have and that holds a context, at one of the sites where its shape stands."""
         for site in sites:
             operands = self.contexts.problem(shape, context, site)
-            if operands is not None and fits(self.sampler, operands):
+            if operands is not None and seen_in_training(self.sampler, operands):
                 return Candidate(site[0], operands)
         return None
 
@@ -219,7 +219,7 @@ class ToPractise:
         rng, shapes = generator(self.seed, AGAIN, step), [*self.alone]
         shape = shapes[int(rng.integers(len(shapes)))]
         block = block_of(self.alone[shape])
-        chosen = rng.choice(len(block), min(AT_ONCE, len(block)), replace=False)
+        chosen = rng.choice(len(block), min(PRACTISED_AT_ONCE, len(block)), replace=False)
         return loss_of_contexts(self.model, shape, block.part(chosen))
 
 
@@ -243,7 +243,7 @@ def practise(
     trial, practice = AllContexts(model, [contexts]), ToPractise(model, contexts, recipe, seed)
     problems = Problems(model, sampler, recipe, seed)
 
-    largest = OF_FEW if model.config.norm == "none" else LARGEST
+    largest = OF_FEW if model.config.norm == "none" else LARGEST_WEIGHT
 
     def validate() -> Validation:
         with rounded(model, largest):
@@ -277,7 +277,7 @@ def rounded(model: nn.Module, largest: int) -> Iterator[None]:
                 weights.copy_(before)
 
 
-def as_rounded(model: nn.Module, losses: LossOfStep, largest: int = LARGEST) -> LossOfStep:
+def as_rounded(model: nn.Module, losses: LossOfStep, largest: int = LARGEST_WEIGHT) -> LossOfStep:
     """The losses with rounded weights."""
 
     def of_step(step: int, rows: int) -> Iterator[Tensor]:
@@ -295,7 +295,7 @@ def first_row(problems: Problems) -> Validation:
     return {"step": 0, "seconds": 0.0, "loss": loss} | problems.validate()
 
 
-def fits(sampler: Sampler, operands: Sequence[np.ndarray]) -> bool:
+def seen_in_training(sampler: Sampler, operands: Sequence[np.ndarray]) -> bool:
     """Whether training can have numbers as large; lists are as large as their width."""
     limit, base = sampler.task.training_limit + 1, sampler.task.base
     return not sampler.pads or all(bool(is_below(digits, limit, base)[0]) for digits in operands)

@@ -40,7 +40,7 @@ ROUNDINGS = 64  # roundings of a mean square, where a head has at most so many n
 # sine and the cosine of a rounded angle are off by FUNCTION each, so that the squares of both add up to 1 up to 23, and
 # products, sums and these move each of the two vectors by less than 5.
 ROTATED = 40
-LARGEST = 2.0**60  # a length whose square is still far from what float32 can hold
+LARGEST_LENGTH = 2.0**60  # a length whose square is still far from what float32 can hold
 STEADY = 1e-3  # no bound where a variance can be off by a larger part of itself
 
 
@@ -376,7 +376,7 @@ def check_finite(model: Transformer) -> None:
     for _ in range(3 * len(model.decoder)):
         mapped = most * (state if bare else normed) + most  # queries, keys, values and hidden numbers
         state += most * mapped + most
-    if max(mapped, state) > LARGEST:
+    if max(mapped, state) > LARGEST_LENGTH:
         raise InputError("no certificate: weights are so large that products can overflow; train the model again")
 
 

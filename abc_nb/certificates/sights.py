@@ -13,7 +13,7 @@ from abc_nb.certificates.contexts import Atom, Contexts, Node, Token
 Sights = np.ndarray  # (contexts,) of 64 bits
 SCRAMBLE = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 ASKED = 3 * 10**7  # contexts, of which a minute tells whether each has one right token
-SHARES = 2**20  # steps in which shares are told apart
+SHARE_STEPS = 2**20  # steps in which shares are told apart
 
 
 def scrambled(numbers: np.ndarray) -> Sights:
@@ -58,7 +58,7 @@ def of_one_head(keys: np.ndarray, bias: np.ndarray) -> Sights:
     equal = keys[:, None] == keys  # (K, K, N)
     shares = np.einsum("j,ijn->in", weights, equal) / weights.sum()
     first = equal.argmax(1) == np.arange(len(keys))[:, None]
-    return np.where(first, scrambled(keys + scrambled(np.rint(SHARES * shares))), 0).sum(0, dtype=np.uint64)
+    return np.where(first, scrambled(keys + scrambled(np.rint(SHARE_STEPS * shares))), 0).sum(0, dtype=np.uint64)
 
 
 def determined(contexts: Contexts) -> bool:

@@ -26,7 +26,7 @@ from typing import Self
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.spans import ITSELF
 from abc_nb.certificates.contexts import Context, Kind, Shape, Site, Wrong
-from abc_nb.certificates.counterexamples import SHOWN, Counterexample
+from abc_nb.certificates.counterexamples import COUNTEREXAMPLES_SOUGHT, Counterexample
 from abc_nb.certificates.places import PlaceContexts
 from abc_nb.certificates.reach import furthest
 from abc_nb.common.errors import InputError
@@ -115,14 +115,14 @@ class SpanContexts(PlaceContexts):
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """Those that the model gets wrong when they stand alone, which is what it does in any text."""
         examples: dict[str, Counterexample] = {}
-        for operands in self.problems(wrong)[: 2 * SHOWN]:
+        for operands in self.problems(wrong)[: 2 * COUNTEREXAMPLES_SOUGHT]:
             text, right = self.pattern.problem(operands), self.pattern.answer(operands)
             said = Writer(model).answer(text)
             if said != right and text not in examples:
                 first = next((at for at, pair in enumerate(zip(said, right, strict=False)) if pair[0] != pair[1]), 0)
                 answer, correct = (self.pattern.said(digits or "?") for digits in (said, right))
                 examples[text] = Counterexample(text, answer, correct, first, False)
-        return [*examples.values()][:SHOWN]
+        return [*examples.values()][:COUNTEREXAMPLES_SOUGHT]
 
 
 def lengths_of(width: Width) -> tuple[int, ...]:

@@ -16,20 +16,22 @@ from torch import Tensor, nn
 
 from abc_nb.certificates.contexts import Atom, Node, Token
 from abc_nb.certificates.few_keys import mixed
-from abc_nb.certificates.maps import Map, in_threads, product, turned
+from abc_nb.certificates.maps import Map, heads_last, in_threads, product
 from abc_nb.certificates.rounding import SLACK, Rounding, Sizes, by_head
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.layers import DecoderLayer, Layer
 
-ROWS = 2**11  # contexts computed at once: what a processor's cache holds is fastest
+CONTEXTS_AT_ONCE = 2**11  # contexts computed at once: what a processor's cache holds is fastest
 AT_ONCE = 2**13  # the same where they have one bound together, which takes as long for few as for many
 KEYS = "table", "squares", "moved", "bias"
-MANY = 4  # times as many states as contexts are too many to make keys and queries of all: that takes time and memory
+MANY_STATES = (
+    4  # times as many states as contexts are too many to make keys and queries of all: that takes time and memory
+)
 T = TypeVar("T")
 
 State = tuple[Tensor, Tensor]  # numbers (N, D) and errors (N,)
-Key = tuple[bytes, Node | Token]  # the bias of every head, and what stands at the key
+KeySeen = tuple[bytes, Node | Token]  # the bias of every head, and what stands at the key
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,9 @@ class States:
             normed = self.rounding.normed(norm, *layer(some))
             return self.rounding.lead(head, norm, normed, product(head, normed[0]), right[some])
 
-        return in_threads(self.threads, lead, self.every.split(ROWS if self.rounding.one_by_one else AT_ONCE))
+        return in_threads(
+            self.threads, lead, self.every.split(CONTEXTS_AT_ONCE if self.rounding.one_by_one else AT_ONCE)
+        )
 
     def logits(self, root: Node) -> Tensor:
         """Logits (N, vocabulary) of the token after the root's step."""
@@ -154,7 +158,7 @@ class States:
             first, rows = self.distinct(atoms)
             values = np.array([self.columns[atom][first] for atom in atoms], np.int64).reshape(-1, len(first)).T
         below = type(self)(self.rounding.each, atoms, self.base, self.most, None, self.threads, self.lower).take(values)
-        made = in_threads(self.threads, below.layer(root), below.every.split(ROWS))
+        made = in_threads(self.threads, below.layer(root), below.every.split(CONTEXTS_AT_ONCE))
         states, errors = map(torch.cat, zip(*made, strict=True))
         errors = self.rounding.worst(errors).expand(len(states))
         return Part(states, errors, None if rows is None else torch.from_numpy(rows).to(self.device))
@@ -184,7 +188,7 @@ class States:
     def used(self, root: Node | Token) -> tuple[Part, Tensor, bool]:
         """A part, which of its states each context has, and whether the part is kept: all of it unless few are used."""
         part, rows = self.part(root), self.rows(root)
-        if len(part.states) <= max(ROWS, MANY * self.count):
+        if len(part.states) <= max(CONTEXTS_AT_ONCE, MANY_STATES * self.count):
             return part, rows, self.is_kept(root)
         own, rows = rows.unique(return_inverse=True)
         return Part(part.states[own], part.errors[own]), rows, False
@@ -201,7 +205,7 @@ class States:
 
     def turned(self, attention: MultiHeadAttention, name: str) -> Map:
         """A map of an attention, to or from numbers of which the first ones of all heads come first."""
-        return self.rounding.once(turned, getattr(attention, name), attention.heads, name == "out")
+        return self.rounding.once(heads_last, getattr(attention, name), attention.heads, name == "out")
 
     def layer(self, node: Node) -> Layered:
         """A decoder layer for the contexts of a block."""
@@ -275,7 +279,7 @@ class States:
         x, off = state[0] + product(down, hidden), self.rounding.forward((up, down), norm, normed, hidden)
         return x, self.rounding.added(x, state[1] + off)
 
-    def keys(self, attention: MultiHeadAttention, keys: Sequence[Key], norm: nn.Module) -> Seen | None:
+    def keys(self, attention: MultiHeadAttention, keys: Sequence[KeySeen], norm: nn.Module) -> Seen | None:
         """The keys and values of normed states, and which of them each context has (N, K); None without any."""
         if not keys:
             return None
@@ -311,7 +315,7 @@ class States:
             seen = opened[slots[chosen]].to(value).repeat(1, value.shape[1] // heads)
             return (value * seen) @ self.turned(attention, "out").weight.T, squares, moved
 
-        made = in_threads(self.threads, some, torch.arange(len(states), device=self.device).split(ROWS))
+        made = in_threads(self.threads, some, torch.arange(len(states), device=self.device).split(CONTEXTS_AT_ONCE))
         table, squares, moved = map(torch.cat, zip(*made, strict=True))
         return Keys(table, squares, self.rounding.worst(moved).expand(len(table), 2), bias)
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias
 from abc_nb.bias.lines import Lines, anchors, on_lines
-from abc_nb.certificates.cells import Cells, Key, Offset, Situation
+from abc_nb.certificates.cells import Cells, Offset, ReadKey, Situation
 from abc_nb.certificates.contexts import Atom, Block, Case, Contexts, Node, Shape, Site, Token, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first, wrong_among
 from abc_nb.certificates.reach import by_query, furthest, unbounded_error
@@ -195,7 +195,7 @@ class TableContexts(Contexts):
         """What must hold of the atoms, by their numbers, in one or another of the sites of a shape."""
         situations: dict[Situation, None] = {}
         for width, step in self.shapes[shape]:
-            where, shown, cells = self.steps(width).where(step), dict[Key, int](), dict[Offset, int]()
+            where, shown, cells = self.steps(width).where(step), dict[ReadKey, int](), dict[Offset, int]()
             for number, (kind, first, second) in enumerate(shape.atoms):
                 if kind == "cell":
                     cells[self.offset(where, (kind, first, second))] = number

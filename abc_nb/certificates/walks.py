@@ -13,7 +13,7 @@ from abc_nb.certificates.contexts import Block, Kind, Place, Shape
 from abc_nb.common.errors import InputError
 from abc_nb.problems.automaton import Automaton
 
-ROWS = 2**19  # pairs extended at once
+PAIRS_AT_ONCE = 2**19  # pairs extended at once
 LARGEST = 2**62  # a number that still fits
 Fixed = Mapping[int, Mapping[tuple[str, int], int]]  # what is given of a place: digits by operand, the output digit
 
@@ -95,13 +95,13 @@ def contexts(shape: Shape, automaton: Automaton) -> Iterator[Block]:
         raise InputError(f"no certificate: an output looks at {columns - 1} tokens, too many to try all")
     moves = [Moves(automaton, place) for place in shape.places]
     for codes in walked(*beginning(shape, automaton), moves):
-        yield decoded(codes, shape, automaton.base)
+        yield digits_of_codes(codes, shape, automaton.base)
 
 
 def walked(codes: np.ndarray, states: np.ndarray, moves: Sequence[Moves]) -> Iterator[np.ndarray]:
     """Codes of whole walks; where they are many, all that begin alike go on together."""
     for number, move in enumerate(moves):
-        if move.count[states].sum() > ROWS and codes[0] != codes[-1]:
+        if move.count[states].sum() > PAIRS_AT_ONCE and codes[0] != codes[-1]:
             middle = int(np.searchsorted(codes, codes[len(codes) // 2]))
             middle = middle or int(np.searchsorted(codes, codes[0], side="right"))
             for part in (slice(middle), slice(middle, None)):
@@ -111,7 +111,7 @@ def walked(codes: np.ndarray, states: np.ndarray, moves: Sequence[Moves]) -> Ite
     yield distinct(codes)
 
 
-def decoded(codes: np.ndarray, shape: Shape, base: int) -> Block:
+def digits_of_codes(codes: np.ndarray, shape: Shape, base: int) -> Block:
     """The digits of codes; the one to predict stands after what its own place shows."""
     values = np.empty((len(codes), len(shape.atoms)), np.uint8)
     right = np.full(len(codes), -1 if shape.label is None else shape.label, np.int64)

@@ -86,14 +86,14 @@ hints = cache(get_type_hints)  # of a class, by field
 
 
 @cache
-def parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+def type_parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """The origin and the arguments of a type, as of `tuple[int, ...]`."""
     return get_origin(hint), get_args(hint)
 
 
 def fits(value: Any, hint: Any) -> bool:
     """Whether a value is of the type that a field is annotated with."""
-    kind, inner = parts(hint)
+    kind, inner = type_parts(hint)
     if kind is Literal:
         return value in inner
     if kind is UnionType:
@@ -116,7 +116,7 @@ def digest(data: Any) -> str:
     return sha256_of(data)[:12]
 
 
-def load(package: str, folder: Iterable[str]) -> None:
+def import_modules(package: str, folder: Iterable[str]) -> None:
     """Import all modules of a package; `folder` is the package's `__path__`."""
     for module in iter_modules(folder):
         import_module(f"{package}.{module.name}")

@@ -30,9 +30,9 @@ def home() -> Path:
 
 
 HOME = home()
-MODELS = PACKAGE / "data" / "models"  # the story's eight models, which an installed package has
+PACKAGED_MODELS = PACKAGE / "data" / "models"  # the story's eight models, which an installed package has
 NOTEBOOKS = HOME / "notebooks"
-RESULTS = ROOT / "results" if CHECKOUT else MODELS
+RESULTS = ROOT / "results" if CHECKOUT else PACKAGED_MODELS
 SHIPPED = Path(os.environ.get("ABC_NB_RESULTS") or RESULTS).absolute()  # results that come with the project
 BUILD = HOME / "build"  # executed copies of notebooks
 

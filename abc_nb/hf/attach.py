@@ -17,7 +17,7 @@ from abc_nb.bias import Bias, Lines
 from abc_nb.bias.sequence import token_count
 from abc_nb.common.devices import device_of
 from abc_nb.common.errors import InputError
-from abc_nb.hf.attention import NAME, register
+from abc_nb.hf.attention import NAME, register_attention
 from abc_nb.hf.handle import Attached, Setting
 from abc_nb.hf.passes import OfProblem, as_layout
 from abc_nb.hf.text import OfText, Reader
@@ -54,7 +54,7 @@ def attach(
     if attached(model) is not None:
         raise InputError("this model has a bias already: detach it first, with hf.attached(model).detach()")
     setting = setting_of(bias, layout, period, spans)
-    register()
+    register_attention()
     handle = Attached(model, setting)
     try:
         prove(model, handle)
@@ -116,12 +116,12 @@ def prove(model: Any, handle: Attached) -> None:
     """
     tokens = two_rows(model)
     with models_run(model) as inner:
-        plain = logits(model, tokens)
+        plain = logits_of(model, tokens)
     handle.install(inner[-1])
     with handle.lent(bias=Bias(), layout=LAYOUT, period=None, reader=None):
-        zero = logits(model, tokens)
+        zero = logits_of(model, tokens)
     with handle.lent(bias=Lines(1, (), empty="closed"), layout=LAYOUT, period=None, reader=None):
-        closed = logits(model, tokens)
+        closed = logits_of(model, tokens)
     unit, size = torch.finfo(model.dtype).eps, plain.abs().max()
     right = {
         "does not use the AttentionInterface of transformers": bool(handle.layers),
@@ -175,7 +175,7 @@ def two_rows(model: Any) -> Tensor:
     return rows.to(device_of(model))
 
 
-def logits(model: nn.Module, tokens: Tensor) -> Tensor:
+def logits_of(model: nn.Module, tokens: Tensor) -> Tensor:
     """What a model says of tokens, (row, token, vocabulary); InputError if it cannot be run on them."""
     try:
         with evaluating(model):

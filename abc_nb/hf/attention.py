@@ -20,7 +20,7 @@ from abc_nb.model.attention import without_empty_rows
 NAME = "abc_nb"  # of the attention implementation, and of the attribute of an attention module that holds the handle
 
 
-def register() -> None:
+def register_attention() -> None:
     """Make the attention known to transformers; InputError if that is not installed."""
     try:
         from transformers import AttentionInterface

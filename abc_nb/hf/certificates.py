@@ -23,7 +23,7 @@ from abc_nb.bias.base import CLOSED
 from abc_nb.certificates.contexts import Block, Shape
 from abc_nb.certificates.practice import QUICK, Practised, as_rounded, until_certified
 from abc_nb.certificates.spans import SpanContexts
-from abc_nb.hf.contexts import Answers, Attending, Contexts, joined
+from abc_nb.hf.contexts import Answers, Attending, TextContexts, concatenated
 from abc_nb.language.mixture import draw
 from abc_nb.problems.sampling import TRAIN, generator
 from abc_nb.problems.spans import END
@@ -35,12 +35,12 @@ from abc_nb.training.recipe import OneCycle
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-ROWS = 1024  # contexts of a pass
+CONTEXTS_A_PASS = 1024  # contexts of a pass
 NARROW = 64  # contexts that are computed again in float64
-SHOWN = 8  # wrong contexts of each shape of which problems are sought
+WRONG_SOUGHT = 8  # wrong contexts of each shape of which problems are sought
 BETAS, BATCH = (0.9, 0.98), 512  # AdamW's; contexts of a step
 OTHERS = 2048  # tokens of the vocabulary, drawn anew for each step, that the right one is compared with
-SMALL = 1.0  # a margin below it is narrow, and practised, too
+NARROW_IN_TEXT = 1.0  # a margin below it is narrow, and practised, too
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class AllAnswers:
         self.blocks = [
             [(shape, block) for shape in known.shapes for block in known.blocks(shape)] for known in self.patterns
         ]
-        self.every = joined([answers.contexts_of(*block) for blocks in self.blocks for block in blocks])
+        self.every = concatenated([answers.contexts_of(*block) for blocks in self.blocks for block in blocks])
         self.poor = torch.full((len(self.every.right),), 1e-3, dtype=torch.float64)
 
     def leads(self, rows: Tensor) -> Tensor:
@@ -130,9 +130,9 @@ class AllAnswers:
         wrong, tried, order = 0, 0, (-self.poor).argsort(stable=True)
         self.poor /= 2
         with evaluating(self.answers):
-            for rows in order.split(ROWS):
+            for rows in order.split(CONTEXTS_A_PASS):
                 margins = self.leads(rows)
-                self.poor[rows] += ~(margins > SMALL)
+                self.poor[rows] += ~(margins > NARROW_IN_TEXT)
                 wrong, tried = wrong + int((~(margins > 0)).sum()), tried + len(rows)
                 count(tried, len(order))
                 if wrong >= enough:
@@ -141,7 +141,7 @@ class AllAnswers:
 
     def certificates(self) -> tuple[AnswersCertificate, ...]:
         """A certificate of each pattern."""
-        parts = torch.arange(len(self.every.right)).split(ROWS)
+        parts = torch.arange(len(self.every.right)).split(CONTEXTS_A_PASS)
         with evaluating(self.answers):
             margins = torch.cat([self.leads(rows) for rows in tqdm(parts, delay=3, leave=False, unit="block")])
             exact = copy.deepcopy(self.answers).double()
@@ -163,10 +163,10 @@ class AllAnswers:
 
         def losses(step: int, rows: int) -> Iterator[Tensor]:
             rng = generator(seed, TRAIN, step)
-            contexts = drawn(self.answers, rng, rows)
+            contexts = random_contexts(self.answers, rng, rows)
             if step % 2:
                 chosen = rng.choice(len(likely), rows, p=likely)
-                contexts = joined([contexts, self.every.part(torch.from_numpy(chosen))])
+                contexts = concatenated([contexts, self.every.part(torch.from_numpy(chosen))])
             others = torch.from_numpy(rng.choice(vocabulary, min(OTHERS, vocabulary), replace=False)).to(tokens.device)
             some = torch.cat([tokens, others[~torch.isin(others, tokens)]])
             yield F.cross_entropy(self.answers(contexts, some), contexts.right.to(tokens.device))
@@ -178,23 +178,23 @@ def wrong_problem(known: SpanContexts, blocks: list[tuple[Shape, Block]], margin
     """The shortest problem that is seen to hold a context whose margin is not positive; empty if there is none."""
     wrong = []
     for (shape, block), margin in zip(blocks, margins.split([len(block) for _, block in blocks]), strict=True):
-        wrong += [(shape, block[row]) for row in (~(margin > 0)).nonzero()[:SHOWN, 0].tolist()]
+        wrong += [(shape, block[row]) for row in (~(margin > 0)).nonzero()[:WRONG_SOUGHT, 0].tolist()]
     return next((known.pattern.problem(operands) for operands in known.problems(wrong)), "")
 
 
-def leads(answers: Answers, contexts: Contexts) -> Tensor:
+def leads(answers: Answers, contexts: TextContexts) -> Tensor:
     """By how much the right token of each context leads, (N,)."""
     logits, right = answers(contexts), answers.tokens[contexts.right][:, None]
     return (logits.gather(1, right) - logits.scatter(1, right, CLOSED).amax(1, keepdim=True))[:, 0].cpu()
 
 
-def drawn(answers: Answers, rng: np.random.Generator, count: int) -> Contexts:
+def random_contexts(answers: Answers, rng: np.random.Generator, count: int) -> TextContexts:
     """The contexts of at least so many answers' tokens of random problems."""
-    parts = list[Contexts]()
+    parts = list[TextContexts]()
     while sum(len(part.right) for part in parts) < count:
         pattern = answers.bias.patterns[int(rng.integers(len(answers.bias.patterns)))]
         operands = draw(pattern, [int(rng.integers(1, TRAINED + 1)) for _ in pattern.short], rng)
         lengths, answer = tuple(map(len, operands)), pattern.answer(operands)
         ended = answer + END * (len(answer) < pattern.answer_places(lengths))
         parts.append(answers.contexts(pattern, lengths, pattern.problem(operands) + ended, 0, len(ended)))
-    return joined(parts)
+    return concatenated(parts)

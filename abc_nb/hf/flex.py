@@ -28,7 +28,9 @@ COMPILED = 64  # the most kernels that are kept: one for each type, number of sl
 
 @lru_cache(maxsize=32)  # layers: a pass asks for the same as the one before
 @torch.inference_mode(False)  # used in training later
-def parts(bias: SequenceBias, layer: int, heads: int, device: torch.device, tokens: int) -> tuple[ScoreMod, Any] | None:
+def kernel_inputs(
+    bias: SequenceBias, layer: int, heads: int, device: torch.device, tokens: int
+) -> tuple[ScoreMod, Any] | None:
     """A bias as kernels look it up, and the blocks that they compute; None for too many open keys."""
     few = bias.open_keys(layer, heads, device)
     return None if few is None or few.index.shape[1] > SLOTS else (biased(few), blocks(few, tokens))
@@ -54,7 +56,7 @@ def biased(few: OpenKeys) -> ScoreMod:
     """
     slots = 1 << (few.index.shape[1] - 1).bit_length()
     more = 0, slots - few.index.shape[1]
-    index, value = flat(pad(few.index, more)), flat(pad(few.value, more, value=CLOSED))
+    index, value = in_powers_of_two(pad(few.index, more)), in_powers_of_two(pad(few.value, more, value=CLOSED))
     tokens = torch.as_tensor(len(few.index), device=value.device)
 
     def changed(score: Tensor, _: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -69,7 +71,7 @@ def biased(few: OpenKeys) -> ScoreMod:
     return changed
 
 
-def flat(numbers: Tensor) -> Tensor:
+def in_powers_of_two(numbers: Tensor) -> Tensor:
     """The same numbers along one axis, whose length is a power of two and a constant of what is compiled.
 
     Compiled for a processor, a kernel can take another length for that of its own blocks (torch 2.13). A constant is
@@ -96,7 +98,7 @@ def by_blocks(
     refused = (learns and query.device.type == "cpu") or torch.compiler.is_compiling()
     if not alone or run.tokens < handle.long or refused:
         return None
-    both = parts(run.biases[0], layer, query.shape[1], query.device, run.tokens)
+    both = kernel_inputs(run.biases[0], layer, query.shape[1], query.device, run.tokens)
     if both is None:
         return None
     from torch._dynamo import config, exc  # takes seconds, which short problems need not wait for

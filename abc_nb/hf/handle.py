@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from abc_nb.bias import Bias
 from abc_nb.common.errors import InputError
-from abc_nb.hf.attention import NAME, register
+from abc_nb.hf.attention import NAME, register_attention
 from abc_nb.hf.flex import LONG
 from abc_nb.hf.passes import Pass, SequenceBias, of_problem
 from abc_nb.hf.text import Reader, of_text
@@ -135,7 +135,7 @@ class Attached(AbstractContextManager["Attached"]):
         return {name: value for name, value in vars(self).items() if name != "local"} | {"latest": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        register()  # in the process that loads a model under a bias
+        register_attention()  # in the process that loads a model under a bias
         vars(self).update(state | {"local": threading.local()})
 
     # ---- a pass

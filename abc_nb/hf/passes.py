@@ -15,7 +15,7 @@ from abc_nb.bias.sequence import cyclic_positions, dense_bias, open_bias, token_
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 
-KEPT = 128  # layers' biases
+BIASES_KEPT = 128  # layers' biases
 
 
 class SequenceBias:
@@ -63,7 +63,7 @@ class OfProblem(SequenceBias):
         return None if self.period is None else cyclic_positions(self.layout, self.period)[:count]
 
 
-@lru_cache(KEPT)
+@lru_cache(BIASES_KEPT)
 @torch.inference_mode(False)  # used in training later
 def values(bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device | str = "cpu") -> OpenKeys | Tensor:
     """Each token's few open keys in a layer, or else the matrix (head, token, token); the largest of a query is 0."""

@@ -133,7 +133,7 @@ def of_text(bias: Bias, reader: Reader, named: dict[str, Any], seen: int) -> Pas
 
     def finish(output: Any) -> None:
         """Note in the cache of an output what was computed, and leave out what was not asked for."""
-        keep(output.get("past_key_values"), ids, problems)
+        note_problems(output.get("past_key_values"), ids, problems)
         for name in ("last_hidden_state", "logits"):
             if output.get(name) is not None and ids.shape[1] - first > asked:
                 output[name] = output[name][:, -asked:]
@@ -160,7 +160,7 @@ def noted(cache: Any, seen: int, ids: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([known, ids], 1), problems
 
 
-def keep(cache: Any, ids: Tensor, problems: Tensor) -> None:
+def note_problems(cache: Any, ids: Tensor, problems: Tensor) -> None:
     """Note in a cache what `noted` tells, as one layer more, so that it is cut and reordered with the others."""
     from transformers.cache_utils import DynamicLayer
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import END, EQUALS, Pattern, ProblemSpan, plainly, spans_in, tokens_of
+from abc_nb.problems.spans import END, EQUALS, Pattern, ProblemSpan, plainly, spans_in, text_tokens
 from abc_nb.training.writer import Writer, check_memory, text_bias
 
 LIKE_ONE, TAIL = re.compile(r"\d[\d\s.,+\-*/^()]*$"), 60  # what looks like a problem before an `=`, by its last signs
@@ -53,7 +53,7 @@ def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[Probl
     asked = plainly(text + EQUALS, patterns)
     last = spans_in(asked, patterns)[-1:]
     text = asked if last and (last[0].end, last[0].answer_length) == (len(asked), 0) else plainly(text, patterns)
-    tokens_of(text)
+    text_tokens(text)
     spans = spans_in(text, patterns)
     if spans and not spans[-1].finished and text[spans[-1].start :].isdigit():
         spans.pop()  # the text ends in a number

@@ -23,7 +23,7 @@ from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import CALIBRATION, generator
 from abc_nb.problems.spans import END, Pattern
 from abc_nb.training.evaluation import evaluating
-from abc_nb.training.writer import logits, rows_of
+from abc_nb.training.writer import logits_of_texts, rows_of
 
 TRIED = sorted({*SHARES, 0.17, 0.14, 0.12}, reverse=True)  # shares, a few more than elsewhere
 PROBLEMS, TOGETHER = 512, 64  # problems over which attention is averaged, so many at a time
@@ -53,7 +53,7 @@ def calibrate_pattern(model: Transformer, pattern: Pattern, settings: Calibratio
     def determines(lines: Lines) -> float:
         return float(determined(SpanContexts(whole(lines), layers, pattern)))
 
-    averages = average_attention(model, texts, layout)
+    averages = average_attention_of_answers(model, texts, layout)
     return whole(sparsest(averages, layout, settings, determines, TRIED).bias)
 
 
@@ -65,14 +65,16 @@ def problems(pattern: Pattern, longest: int, seed: int) -> list[str]:
     return [text for text in texts if len(text) == usual][:PROBLEMS]
 
 
-def average_attention(model: Transformer, texts: Sequence[str], layout: Layout) -> dict[tuple[Attention, int], Tensor]:
+def average_attention_of_answers(
+    model: Transformer, texts: Sequence[str], layout: Layout
+) -> dict[tuple[Attention, int], Tensor]:
     """Mean attention of the answers' tokens to the problem and to the answer, (head, query, key), of each layer."""
     sums: dict[tuple[Attention, int], Tensor] = {}
     sources, answers = layout.source_length, layout.target_length
     for first in range(0, len(texts), TOGETHER):
         batch, record = TextBatch.of([text.removesuffix(END) for text in texts[first : first + TOGETHER]]), Record()
         with evaluating(model) as device:
-            logits(model, batch.tokens.to(device), rows_of(model, batch.texts), record=record)
+            logits_of_texts(model, batch.tokens.to(device), rows_of(model, batch.texts), record=record)
         for (_, layer), weights in record.weights.items():
             rows = weights[:, :, sources : sources + answers].sum(0).cpu()
             parts: dict[Attention, Tensor] = {"cross": rows[..., :sources], "self": rows[..., sources:][..., :answers]}

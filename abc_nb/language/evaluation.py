@@ -8,18 +8,20 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from abc_nb.language.mixture import in_order, piece, solved, texts
+from abc_nb.language.mixture import piece, solved, texts, typed_larger_first
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import Pattern, spans_in, tokens_of
+from abc_nb.problems.spans import Pattern, spans_in, text_tokens
 from abc_nb.training.evaluation import TEST_SEED, with_intervals
 from abc_nb.training.writer import likeliest
 
-TESTS = ((6, 100), (60, 100), (1000, 5))  # digits of each number, and problems
-AROUND = 120  # characters of held-out text before a problem, and behind it
+TEXT_TESTS = ((6, 100), (60, 100), (1000, 5))  # digits of each number, and problems
+TEXT_AROUND = 120  # characters of held-out text before a problem, and behind it
 
 
-def evaluate(model: Transformer, patterns: Sequence[Pattern], tests: Sequence[tuple[int, int]] = TESTS) -> pd.DataFrame:
+def evaluate_texts(
+    model: Transformer, patterns: Sequence[Pattern], tests: Sequence[tuple[int, int]] = TEXT_TESTS
+) -> pd.DataFrame:
     """Exact match of answers and their ends, of random problems with text before and behind them.
 
     One pass over the right answer says what greedy decoding would write: see `training.evaluation`.
@@ -39,13 +41,18 @@ def test_operands(pattern: Pattern, length: int, rng: np.random.Generator) -> li
         digits = given.alphabet[rng.integers(len(given.alphabet), size=given.digits if short else length)]
         digits[0] = digits[0] if short or bits else rng.integers(1, base)
         operands.append("".join(map(str, digits)))
-    return in_order(pattern, operands)
+    return typed_larger_first(pattern, operands)
 
 
 def is_right(model: Transformer, pattern: Pattern, operands: Sequence[str], rng: np.random.Generator) -> bool:
     """Whether the model writes the answer to a problem, and its end, right inside of text."""
     held, written, text = texts()[1], solved(pattern, operands), ""
-    while not any(span.start == AROUND + 1 for span in spans_in(text, [pattern])):  # behind a sign it is no problem
-        text = piece(held, AROUND, rng) + " " + written + piece(held, AROUND, rng)
-    first, last = AROUND + 1 + written.index("="), AROUND + len(written)  # the tokens before an answer and its end
-    return likeliest(model, text)[first:last].tolist() == tokens_of(text)[first + 1 : last + 1]
+    while not any(
+        span.start == TEXT_AROUND + 1 for span in spans_in(text, [pattern])
+    ):  # behind a sign it is no problem
+        text = piece(held, TEXT_AROUND, rng) + " " + written + piece(held, TEXT_AROUND, rng)
+    first, last = (
+        TEXT_AROUND + 1 + written.index("="),
+        TEXT_AROUND + len(written),
+    )  # the tokens before an answer and its end
+    return likeliest(model, text)[first:last].tolist() == text_tokens(text)[first + 1 : last + 1]

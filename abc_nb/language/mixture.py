@@ -20,7 +20,7 @@ from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS, Digits, varied_digits
 from abc_nb.problems.sampling import TRAIN, VALIDATION, generator
-from abc_nb.problems.spans import END, VOCABULARY, Pattern, tokens_of
+from abc_nb.problems.spans import END, VOCABULARY, Pattern, text_tokens
 from abc_nb.problems.tasks import TRAINED
 
 TOGETHER = 40  # paragraphs that follow each other stay together
@@ -37,7 +37,7 @@ class TextBatch:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> TextBatch:
-        return cls(tuple(texts), torch.tensor([tokens_of(text) for text in texts]))
+        return cls(tuple(texts), torch.tensor([text_tokens(text) for text in texts]))
 
     def to(self, device: torch.device | str) -> TextBatch:
         return TextBatch(self.texts, self.tokens.to(device))
@@ -110,10 +110,10 @@ def draw(pattern: Pattern, lengths: Sequence[int], rng: np.random.Generator) -> 
     drawn, given = list[Digits](), zip(pattern.task.rule.inputs, lengths, pattern.short, strict=True)
     for own, length, short in given:
         drawn.append(own.alphabet[varied_digits(len(own.alphabet), 2, own.digits if short else length, rng)])
-    return in_order(pattern, ["".join(map(str, digits[int(rng.integers(2))])) for digits in drawn])
+    return typed_larger_first(pattern, ["".join(map(str, digits[int(rng.integers(2))])) for digits in drawn])
 
 
-def in_order(pattern: Pattern, operands: list[str]) -> list[str]:
+def typed_larger_first(pattern: Pattern, operands: list[str]) -> list[str]:
     """Numbers of a problem, the larger one first where that is needed."""
     return operands if pattern.possible(operands) else operands[::-1]
 

@@ -19,11 +19,11 @@ from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture, TextBatch
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import AGAIN, VALIDATION, generator
-from abc_nb.problems.spans import ProblemSpan, spans_in, text_of, tokens_of
+from abc_nb.problems.spans import ProblemSpan, spans_in, text_of, text_tokens
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.fit import Progress, Report, Training, fit
 from abc_nb.training.recipe import TrainingConfig, Validation
-from abc_nb.training.writer import logits, rows_of, text_bias
+from abc_nb.training.writer import logits_of_texts, rows_of, text_bias
 
 TEXTS = 64  # rows of held-out text
 MISSED = 256  # problems that are kept to be met again
@@ -31,7 +31,7 @@ MISSED = 256  # problems that are kept to be met again
 
 def token_losses(model: Transformer, batch: TextBatch) -> tuple[Tensor, Tensor]:
     """The cross-entropy of every token but the first, (rows, tokens - 1), in nats, and whether it was the likeliest."""
-    predicted = logits(model, batch.tokens[:, :-1], rows_of(model, [text[:-1] for text in batch.texts]))
+    predicted = logits_of_texts(model, batch.tokens[:, :-1], rows_of(model, [text[:-1] for text in batch.texts]))
     wanted = batch.tokens[:, 1:]
     losses = F.cross_entropy(predicted.flatten(0, 1), wanted.flatten(), reduction="none")
     return losses.view(wanted.shape), predicted.argmax(-1) == wanted
@@ -57,7 +57,7 @@ class Rows:
         """Keep the last problems that had a wrong token; `right` is (rows, tokens - 1)."""
         for text, span, written in self.answers(batch, right):
             if not written.all():
-                self.missed.append(np.array(tokens_of(text[span.start : span.end + 1])))
+                self.missed.append(np.array(text_tokens(text[span.start : span.end + 1])))
         self.missed[:] = self.missed[-MISSED:]
 
     def answers(self, batch: TextBatch, right: Tensor) -> Iterator[tuple[str, ProblemSpan, Tensor]]:
@@ -169,7 +169,7 @@ class TextPractice:
     def change(self, batch: TextBatch) -> Tensor:
         """The Kullback-Leibler divergence from predictions before practice to those now, a token outside of answers."""
         inputs, rows = batch.tokens[:, :-1], rows_of(self.model, [text[:-1] for text in batch.texts])
-        now, then = (logits(model, inputs, rows).log_softmax(-1) for model in (self.model, self.before))
+        now, then = (logits_of_texts(model, inputs, rows).log_softmax(-1) for model in (self.model, self.before))
         outside = torch.ones_like(inputs, dtype=torch.bool)
         for row, text in zip(outside, batch.texts, strict=True):
             for span in text_bias(self.model).spans(text):

@@ -37,7 +37,7 @@ def over_all_keys(
         weights = torch.softmax(logits, -1) if bias is None else softmax_or_zero(logits, bias, -1)
         keep(logits if bias is None else logits + bias, weights)
         return weights @ value
-    if value.dtype == query.dtype and compiled.fits(query, key.shape[2]):
+    if value.dtype == query.dtype and compiled.can_attend(query, key.shape[2]):
         return compiled.attend(query, key, value, bias, dropout)
     if bias is None:
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from abc_nb.common.devices import processor
 from abc_nb.common.files import replacement
-from abc_nb.model.dropout import drawn, least
+from abc_nb.model.dropout import least, random_numbers
 
 SOURCE = Path(__file__).with_name("attention.c")
 THREADS = ("-fopenmp", "-fopenmp-simd")  # OpenMP, whose threads PyTorch has, too; without it one thread
@@ -35,7 +35,7 @@ LOCK = threading.Lock()
 MOST_ON_STACK = 2**15  # numbers of all keys of a head, which lie on the stack
 
 
-def fits(query: Tensor, keys: int) -> bool:
+def can_attend(query: Tensor, keys: int) -> bool:
     """Whether the compiled attention is there for such queries (batch, head, query, size) and number of keys."""
     size, on_cpu = query.shape[-1], query.device.type == "cpu"
     return on_cpu and query.dtype == torch.float32 and size * keys <= MOST_ON_STACK and kernels(size) is not None
@@ -94,7 +94,7 @@ def call(library: ctypes.CDLL | None, name: str, arrays: list[Tensor | None], *n
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float = 0.0) -> Tensor:
-    """softmax(query key^T / sqrt(size) + bias) value: (batch, head, query, size). `fits` must hold.
+    """softmax(query key^T / sqrt(size) + bias) value: (batch, head, query, size). `can_attend` must hold.
 
     The bias broadcasts to (batch, head, query, key). A query without an open key gives zero. What is of another type
     than the queries is converted. `dropout` is the probability with which a weight is dropped.
@@ -116,7 +116,7 @@ class Compiled(torch.autograd.Function):
         added = None if bias is None else bias.expand(*bias.shape[:-2], *shape[2:]).contiguous()
         steps = (0, 0) if added is None else added.expand(shape).stride()[:2]
         out, weights = torch.empty_like(query), query.new_empty(shape) if any(ctx.needs_input_grad) else None
-        arrays = [query, key, value, added, drawn(shape) if dropout else None, out, weights]
+        arrays = [query, key, value, added, random_numbers(shape) if dropout else None, out, weights]
         numbers = (*shape, *steps, torch.get_num_threads(), least(dropout), 1 / (1 - dropout))
         call(kernels(query.shape[-1]), "forward", arrays, *numbers)
         if weights is not None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 
-def drawn(shape: Sequence[int]) -> Tensor:
+def random_numbers(shape: Sequence[int]) -> Tensor:
     """Random int16, each as probable as any other; which ones follows from PyTorch's random numbers."""
     count, seed = math.prod(shape), int(torch.randint(2**63 - 1, ()))
     words = np.random.Generator(np.random.SFC64(seed)).integers(0, 2**64, -(-count // 4), np.uint64)
@@ -30,4 +30,4 @@ class Dropout(nn.Dropout):
     def forward(self, x: Tensor) -> Tensor:
         if not (self.training and self.p and x.device.type == "cpu"):
             return super().forward(x)
-        return x * (drawn(x.shape) >= least(self.p)).to(x.dtype).div_(1 - self.p)
+        return x * (random_numbers(x.shape) >= least(self.p)).to(x.dtype).div_(1 - self.p)

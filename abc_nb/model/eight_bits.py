@@ -6,18 +6,18 @@ import torch
 from torch import Tensor, nn
 
 EXPONENT = ".exponent"  # end of the name of the exponents of two that belong to a tensor
-LARGEST = 127
+LARGEST_WEIGHT = 127
 OF_FEW = 15  # for sums that are not to round: whole numbers of 5 bits
 
 
 @torch.no_grad()
-def round_weights(model: nn.Module, largest: int = LARGEST) -> None:
+def round_weights(model: nn.Module, largest: int = LARGEST_WEIGHT) -> None:
     """Round all weights of a model to 8 bits each, or fewer."""
     for weights in model.parameters():
         weights.copy_(value(*split(weights, largest)))
 
 
-def split(weights: Tensor, largest: int = LARGEST) -> tuple[Tensor, Tensor]:
+def split(weights: Tensor, largest: int = LARGEST_WEIGHT) -> tuple[Tensor, Tensor]:
     """Whole numbers up to `largest` like `weights`, and an exponent of two for each row; a vector is one row."""
     rows = weights.float().reshape(-1, weights.shape[-1] if weights.ndim else 1)
     exponent = torch.frexp(rows.abs().amax(1)).exponent - largest.bit_length()

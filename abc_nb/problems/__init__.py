@@ -3,6 +3,6 @@
 `rules` says what a rule is, and `catalogue` has this project's.
 """
 
-from abc_nb.common.config import load
+from abc_nb.common.config import import_modules
 
-load(__name__, __path__)
+import_modules(__name__, __path__)

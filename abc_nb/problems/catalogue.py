@@ -26,7 +26,7 @@ REGISTRY: dict[str, Family] = {}
 PROGRAM = "abc-nb"
 
 
-def named(name: str, bases: Sequence[int] = range(2, 17), program: str = PROGRAM) -> Callable[[Make], Make]:
+def known_as(name: str, bases: Sequence[int] = range(2, 17), program: str = PROGRAM) -> Callable[[Make], Make]:
     """Make a rule known by its name, so that experiments can be called by it."""
 
     def register(make: Make) -> Make:
@@ -49,19 +49,19 @@ def running(combine: Callable[..., Any]) -> Step:
 # ---- numbers
 
 
-@named("successor")
+@known_as("successor")
 def successor(base: int) -> Rule:
     step = carried(base, lambda carry, digit: digit + carry)  # what is added is carried into the units
     return Rule("successor", step, (Input("place", base),), DIGITS[:base], start=1, title="Successor", example="999")
 
 
-@named("addition")
+@known_as("addition")
 def addition(base: int) -> Rule:
     step, both = carried(base, lambda carry, a, b: a + b + carry), (Input("place", base),) * 2
     return Rule("addition", step, both, DIGITS[:base], title="Addition", example="123+456", operator="+")
 
 
-@named("subtraction")
+@known_as("subtraction")
 def subtraction(base: int) -> Rule:
     step, both = carried(base, lambda borrow, a, b: a - b - borrow), (Input("place", base),) * 2
     words = Words(title="Subtraction", example="456-123", operator="-")
@@ -76,13 +76,13 @@ def by_few(name: str, title: str, example: str, digits: int) -> Make:
         inputs = (Input("place", base), Input("all", base, digits))
         return Rule(name, step, inputs, DIGITS[:base], grows=digits, title=title, example=example)
 
-    return named(name)(make)
+    return known_as(name)(make)
 
 
 by_few("n-by-1", "N x 1", "123*4", 1)
 
 
-@named("parity", bases=(2,))
+@known_as("parity", bases=(2,))
 def parity(base: int) -> Rule:
     """The scratchpad of Parity: y_1 = x_1, y_i = y_{i-1} xor x_i (v2/3 section 3.3); lengths count decimal digits."""
     step, words = running(lambda value, bit: value ^ bit), Words(title="Parity", example="1011", unit="decimal digits")
@@ -95,7 +95,7 @@ by_few("n-by-3", "N x 3", "123*456", 3)
 # ---- forms of texts alone
 
 
-@named("comparison", bases=range(3, 17), program="")
+@known_as("comparison", bases=range(3, 17), program="")
 def comparison(base: int) -> Rule:
     """Whether the first of two numbers is equal (0), smaller (1) or larger (2), as far as their places were read."""
 
@@ -106,7 +106,7 @@ def comparison(base: int) -> Rule:
     return Rule("comparison", step, (Input("place", base),) * 2, DIGITS[:base], **words)
 
 
-@named("division", program="")
+@known_as("division", program="")
 def division(base: int) -> Rule:
     """A number divided by a digit, from the highest place on; the state is the remainder, smaller than the divisor."""
 
@@ -138,13 +138,13 @@ def list_of(name: str, operator: str) -> Make:
         inputs = (Input("place", base),)
         return Rule(name, step, inputs, DIGITS[:base], (), start, notation="items", said="last", **words)
 
-    return named(name)(make)
+    return known_as(name)(make)
 
 
 by_operator = [list_of(f"listops-{operator.lower()}", operator) for operator in COMBINE]
 
 
-@named("cycle-navigation", bases=(5,))
+@known_as("cycle-navigation", bases=(5,))
 def cycle_navigation(base: int) -> Rule:
     """Steps around a ring of five places, written as the place after each (Deletang et al. 2023, appendix A)."""
     step, back = running(lambda place, move: (place + move) % base), base - 1  # a step back is four steps on
@@ -161,7 +161,7 @@ def with_carry(base: int, cells: int) -> tuple[str, ...]:
     return tuple(DIGITS[number // base] + DIGITS[number % base] for number in range(cells))
 
 
-@named("n-by-n")
+@known_as("n-by-n")
 def n_by_n(base: int) -> Rule:
     """The product of two long numbers: row `r` adds `a * b_r` to the row above, which stands one column further left.
 
@@ -182,7 +182,7 @@ def n_by_n(base: int) -> Rule:
     return Rule("n-by-n", step, inputs, DIGITS[:base], reads, **cells, **words)
 
 
-@named("sum-of-many")
+@known_as("sum-of-many")
 def sum_of_many(base: int) -> Rule:
     """Row `r` is the sum of the last `r + 1` numbers, whose digits are written row by row as the table is.
 

@@ -55,10 +55,10 @@ def completed(task: Task, long: list[Digits], rng: np.random.Generator) -> list[
     """All operands: long ones in an order that the task allows, or one and a uniform factor of few digits."""
     every, digits = task.rule.inputs[-1].alphabet, task.rule.short_digits
     factor = [every[rng.integers(len(every), size=(len(long[0]), digits))]] if digits else []
-    return in_order(task, long) + factor
+    return larger_first(task, long) + factor
 
 
-def in_order(task: Task, long: list[Digits]) -> list[Digits]:
+def larger_first(task: Task, long: list[Digits]) -> list[Digits]:
     """Two numbers of the same places, the larger one first where the task wants that."""
     if not task.rule.larger_first:
         return long

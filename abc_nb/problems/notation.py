@@ -40,7 +40,7 @@ def example(rule: Rule) -> str:
     return f"{space}{rule.sign}{space}".join(space.join(symbols) for symbols in operands)
 
 
-def read(rule: Rule, vocabulary: Sequence[str], text: str) -> list[Digits]:
+def read_problem(rule: Rule, vocabulary: Sequence[str], text: str) -> list[Digits]:
     """The operands of a problem as they are typed, (1, places) each; InputError with what is wrong with it."""
     if rule.stacked:
         return read_stacked(rule, text)

@@ -40,7 +40,7 @@ from abc_nb.problems.before import Before
 from abc_nb.problems.digits import DIGITS, written_number
 from abc_nb.problems.layouts import Layout, in_a_row
 from abc_nb.problems.notation import from_left
-from abc_nb.problems.tasks import Task, turned
+from abc_nb.problems.tasks import Task, counted_from_the_left
 
 EQUALS, END = "=", ";"
 NUMBER, THOUSANDS = re.compile("[0-9]+"), re.compile("[0-9]{1,3}(?:,[0-9]{3})+(?![,.]?[0-9])")
@@ -96,7 +96,7 @@ class Pattern:
         """Where the tokens of a problem with numbers of these lengths stand, counted from its first token."""
         operands, symbols = in_a_row([literal.removesuffix(EQUALS) for literal in self.literals], lengths)
         pairs = zip(operands, self.task.rule.inputs, strict=True)
-        ordered = (turned(one) if given.from_left else one for one, given in pairs)
+        ordered = (counted_from_the_left(one) if given.from_left else one for one, given in pairs)
         marked = tuple(replace(operand, short=short) for operand, short in zip(ordered, self.short, strict=True))
         places = self.answer_places(lengths)
         return Layout(places - self.task.grows, marked, symbols, places + 1, unpadded=True)
@@ -220,7 +220,7 @@ def behind_spaces(text: str, at: int) -> int:
     return at if found is None else found.end()
 
 
-def tokens_of(text: str) -> list[int]:
+def text_tokens(text: str) -> list[int]:
     """Its characters as tokens, digits first; InputError for a character that no model was trained with."""
     unknown = next((character for character in text if character not in VOCABULARY), None)
     if unknown is not None:

@@ -108,7 +108,7 @@ class Task(Widths):
             return binary_aligned(single(width), self.rule.sign)
         layout = self.natural(width)
         if arrangement == "units-first":
-            return replace(layout, operands=tuple(map(turned, layout.operands)))
+            return replace(layout, operands=tuple(map(counted_from_the_left, layout.operands)))
         if arrangement == "as-written":
             if self.table:
                 raise InputError("a table is written row by row, units first: choose another arrangement")
@@ -121,7 +121,7 @@ class Task(Widths):
         between = [[SOS], *[sign] * (len(places) - 1), [EOS]] if len(places) > 1 else [[SOS, *sign], [EOS]]
         operands, symbols = in_a_row(between, places)
         pairs = zip(operands, self.rule.inputs, strict=True)
-        operands = tuple(turned(one) if given.from_left else one for one, given in pairs)
+        operands = tuple(counted_from_the_left(one) if given.from_left else one for one, given in pairs)
         if not self.table:
             return Layout(places[0], operands, symbols, 2 if self.rule.final_only else places[0] + 1)
         rows, columns = self.size(width)
@@ -179,7 +179,7 @@ class Task(Widths):
     def read(self, text: str, zeros: bool = False) -> list[Digits]:
         """The operands of a typed problem, (1, places) each, with zeros in front or without; InputError for others."""
         try:
-            operands = notation.read(self.rule, self.vocabulary, text.strip())
+            operands = notation.read_problem(self.rule, self.vocabulary, text.strip())
         except InputError as reason:
             takes = f"{self.title} takes a problem in {self.takes}, as in {self.example}"
             raise InputError(f"cannot read {text.strip()!r}: {reason}; {takes}") from None
@@ -227,7 +227,7 @@ class Task(Widths):
         return self.write(self.answer(self.widen(operands, width))[0].tolist(), self.layout(width))
 
 
-def turned(operand: Operand) -> Operand:
+def counted_from_the_left(operand: Operand) -> Operand:
     """The same columns, counted from the other end."""
     return Operand(int(operand.columns[-1]), -operand.stride, operand.places)
 

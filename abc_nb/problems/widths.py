@@ -16,7 +16,7 @@ PADDED: dict[str, int] = {"padded": 60, "padded-20": 20}  # all problems have th
 NUMBERS = 2**20  # training operands come from [0, NUMBERS]
 TRAINED = 6  # digits that most of them have: the training length
 LONGEST = len(str(NUMBERS))  # digits of the longest
-SIZES = ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))  # of tables in training
+TABLE_SIZES = ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))  # of tables in training
 
 Width = int | tuple[int, int]  # columns given to an operand; of operands with two sizes, both of them
 
@@ -92,7 +92,7 @@ class Widths:
         """
         if self.table:
             most = digit_count(NUMBERS + 1, self.base) - 1 if self.two_numbers else NUMBERS  # no larger number
-            sizes = SIZES[: None if count > 1 else 1]
+            sizes = TABLE_SIZES[: None if count > 1 else 1]
             return tuple(dict.fromkeys((min(first, most), min(second, most)) for first, second in sizes))
         if not self.pads or regime == "unpadded":
             lengths = range(2, TRAINED + 1) if self.pads else range(1, self.training_width + 1)

@@ -52,12 +52,12 @@ def make(spec: AnySpec, seed: int, report: Report | None = None) -> Run:
     tables |= {"history": pd.DataFrame(trained.history), "thresholds": trained.thresholds}
     tensors = {name: tensor.cpu().contiguous() for name, tensor in trained.model.state_dict().items()}
     facts = {"steps": trained.steps, "seconds": seconds} | origin(parent) | dict(trained.facts)
-    facts |= environment(trained) | {"weights": store.checksum(tensors)}
+    facts |= environment(trained) | {"weights": store.tensors_checksum(tensors)}
     proofs = [asdict(certificate) for certificate in trained.certificates]
-    store.keep(store.record_of(spec, seed, facts, tables, trained.bias, proofs), tensors, folder)
+    store.write_run(store.record_of(spec, seed, facts, tables, trained.bias, proofs), tensors, folder)
     for checkpoint in folder.glob("*attempt-*"):  # and what a killed process has left of one
         checkpoint.unlink()
-    return store.read(spec, seed, folder.rename(paths.runs() / spec.key(seed)))
+    return store.read_run(spec, seed, folder.rename(paths.runs() / spec.key(seed)))
 
 
 def origin(parent: Run | None) -> dict[str, Any]:

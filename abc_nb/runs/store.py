@@ -43,7 +43,7 @@ from abc_nb.training.evaluation import with_intervals
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
 RECORD, WEIGHTS = "run.json", "weights.safetensors"  # the files of a run's folder
 RUNS, SPECS = "runs.jsonl", "specs.jsonl"  # the files of shipped runs
-FIRST = '{"key": "'  # what a line of `RUNS` begins with
+LINE_START = '{"key": "'  # what a line of `RUNS` begins with
 TABLES: dict[str, dict[str, Any]] = {  # the columns that tables of that name have; some have more, or lack `asked`
     # A row a test: problems asked for, how many there are (fewer where no more exist), and how many are right.
     "evaluation": dict(length=int, asked=int, samples=int, correct=int),
@@ -120,7 +120,7 @@ class Run:
         if self.weights is None:
             raise InputError(f"{self.spec.name} was shipped without its weights: {how_to_train(self.spec, self.seed)}")
         tensors = weights_in(self.weights, self.prefix)
-        if checksum(tensors) != self.checksum:
+        if tensors_checksum(tensors) != self.checksum:
             raise InputError(f"{self.folder} does not hold the weights of {self.key}: train it again")
         return tensors
 
@@ -138,7 +138,7 @@ def weights_in(path: Path, prefix: str = "") -> dict[str, Tensor]:
         raise InputError(f"{path} holds no weights: remove it and train the run again") from error
 
 
-def checksum(tensors: Mapping[str, Tensor]) -> str:
+def tensors_checksum(tensors: Mapping[str, Tensor]) -> str:
     """SHA-256 of weights, the same in whatever file they are kept."""
     return hashlib.sha256(save({name: tensor.contiguous() for name, tensor in tensors.items()})).hexdigest()
 
@@ -189,7 +189,7 @@ def find(spec: AnySpec, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | N
     """The finished run, made here or else shipped, as far as `origins` has these."""
     folder = paths.runs() / spec.key(seed)
     if "runs" in origins and folder.exists():
-        return read(spec, seed, folder)
+        return read_run(spec, seed, folder)
     line = shipped_lines(paths.SHIPPED).get(spec.key(seed)) if "shipped" in origins else None
     if line is None:
         return None
@@ -204,7 +204,7 @@ def with_weights(spec: AnySpec, seed: int) -> Run | None:
     return run if run is not None and run.weights is not None else None
 
 
-def read(spec: AnySpec, seed: int, folder: Path) -> Run:
+def read_run(spec: AnySpec, seed: int, folder: Path) -> Run:
     """The run in a folder; InputError if that is not what was written there."""
     try:
         record = json.loads((folder / RECORD).read_bytes())
@@ -247,16 +247,16 @@ def shipped_lines(folder: Path) -> dict[str, str]:
 @lru_cache(maxsize=4)
 def record_lines(path: Path, changed: int) -> dict[str, str]:
     lines = path.read_text(encoding="utf-8").splitlines() if changed else []
-    if not all(line.startswith(FIRST) and line.endswith("}") for line in lines):
+    if not all(line.startswith(LINE_START) and line.endswith("}") for line in lines):
         raise InputError(f"the shipped results are damaged: copy {path} anew from where it came from")
-    return {line[len(FIRST) : line.index('"', len(FIRST))]: line for line in lines}
+    return {line[len(LINE_START) : line.index('"', len(LINE_START))]: line for line in lines}
 
 
 def advice_if_incomplete() -> str:
     """What to do where not all results are at hand, as the end of a sentence; empty where they are."""
-    if (paths.SHIPPED / RUNS).exists() and paths.SHIPPED != paths.MODELS:
+    if (paths.SHIPPED / RUNS).exists() and paths.SHIPPED != paths.PACKAGED_MODELS:
         return ""
-    some = "only the story's models" if paths.SHIPPED == paths.MODELS else "no shipped results"
+    some = "only the story's models" if paths.SHIPPED == paths.PACKAGED_MODELS else "no shipped results"
     return f", or set ABC_NB_RESULTS to the folder results of a checkout, for {paths.SHIPPED} holds {some}"
 
 
@@ -270,7 +270,7 @@ def lock(key: str) -> FileLock:
     return FileLock(folder / f"{key}.lock")
 
 
-def keep(record: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> None:
+def write_run(record: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> None:
     """Write the files of a run into a folder, which is not in its place yet."""
     write_bytes(folder / WEIGHTS, save(packed(tensors)))
     write_text(folder / RECORD, json.dumps(record, indent=1) + "\n")

@@ -13,13 +13,13 @@ from abc_nb.problems.tasks import Task
 HEADS = ("#2f6db5", "#d9822b", "#7d5bb5", "#1f9e9a", "#c25b97", "#8a7a1f", "#7a5a44")  # lines of several heads
 LAYERS = ("#a89a7c", "#23272c")  # lines of the first layer, and of the second
 INK, QUIET, PALE, RIGHT = "#23272c", "#6e6a61", "#b9b3a6", "#1a7a4a"
-LOOKS = {"plain": ("white", "#ddd8cc", 0.8), "lit": ("#fff0bf", "#d9ac2c", 0.8), "asked": ("white", INK, 1.8)}
+CELL_LOOKS = {"plain": ("white", "#ddd8cc", 0.8), "lit": ("#fff0bf", "#d9ac2c", 0.8), "asked": ("white", INK, 1.8)}
 SIZE = 0.27  # inches: a cell
 GAP = 2.2  # cells between the problem and its answer
 NODE = 0.8  # cells from the middle of an output token up to where the lines of its heads begin
-EDGE = 0.34  # cells from the middle of a cell to where a line ends in it
+LINE_END = 0.34  # cells from the middle of a cell to where a line ends in it
 Point = tuple[float, float]
-Seen = tuple[Attention, int]  # a token that is looked at: of the problem (cross) or of the answer (self)
+SeenToken = tuple[Attention, int]  # a token that is looked at: of the problem (cross) or of the answer (self)
 
 
 class Board:
@@ -31,7 +31,7 @@ class Board:
         panel.axis("off")
 
     def cell(self, at: Point, token: str, look: str = "plain", color: str = INK) -> None:
-        face, edge, width = LOOKS[look]
+        face, edge, width = CELL_LOOKS[look]
         box = FancyBboxPatch((at[0] - 0.43, at[1] - 0.43), 0.86, 0.86, "round,pad=0,rounding_size=0.12")
         box.set(facecolor=face, edgecolor=edge, linewidth=width, zorder=1 + (look != "plain"))
         self.panel.add_patch(box)
@@ -61,7 +61,7 @@ class Problem(Board):
         count = len(self.layout.operands)
         wide = width_of(batch) - 2.2
         super().__init__(panel, (-wide - 0.6, 1.6), (-0.6, gap + count + 0.2))
-        self.places: dict[Seen, Point] = {("cross", self.layout.symbols[-1][0]): (1, gap)}
+        self.places: dict[SeenToken, Point] = {("cross", self.layout.symbols[-1][0]): (1, gap)}
         for number, operand in enumerate(self.layout.operands):
             row = gap + count - 1 - number
             self.places["cross", self.layout.symbols[number][0]] = (-operand.places, row)
@@ -70,25 +70,25 @@ class Problem(Board):
         self.tokens = {"cross": task.text(batch.source[0].tolist()), "self": task.text(batch.target[0].tolist())}
         self.lowest = gap
 
-    def is_symbol(self, seen: Seen) -> bool:
+    def is_symbol(self, seen: SeenToken) -> bool:
         """Whether a token is a symbol of the problem, or the one with which the answer begins."""
         return seen == ("self", 0) or (seen[0] == "cross" and seen[1] in [column for column, _ in self.layout.symbols])
 
-    def opened(self, bias: Bias, kind: Attention, layer: int) -> list[list[Seen]]:
+    def opened(self, bias: Bias, kind: Attention, layer: int) -> list[list[SeenToken]]:
         """What some head sees at each step."""
         dense = bias.dense(self.layout, kind, layer, heads=1)
         assert dense is not None
         return [[(kind, key) for key in row.nonzero()[:, 0].tolist()] for row in dense.isfinite().any(0)]
 
-    def end(self, seen: Seen, number: int = 0, count: int = 1) -> Point:
+    def end(self, seen: SeenToken, number: int = 0, count: int = 1) -> Point:
         """Where a line to a token ends, beside others; in an upper row left of the digits below."""
         x, y = self.places[seen]
         aside = 0.5 * (number / (count - 1) - 0.5) if count > 1 else 0.0
         if y > self.lowest:
-            return x + 0.3 * aside - 0.27, y - EDGE
-        return x + aside, y - EDGE if y else EDGE
+            return x + 0.3 * aside - 0.27, y - LINE_END
+        return x + aside, y - LINE_END if y else LINE_END
 
-    def look(self, wires: Iterable[tuple[Seen, str]]) -> None:
+    def look(self, wires: Iterable[tuple[SeenToken, str]]) -> None:
         """Draw what is seen at the step, each token with the colour of a line to it."""
         wires, start = [*wires], (-self.step, NODE)
         self.stem()
@@ -102,7 +102,7 @@ class Problem(Board):
         """A line up from the token that is asked for."""
         self.panel.plot([-self.step] * 2, [0.43, NODE], color=INK, linewidth=1.6, zorder=3)
 
-    def draw(self, seen: Collection[Seen]) -> None:
+    def draw(self, seen: Collection[SeenToken]) -> None:
         """Draw all cells, of which those that are seen are lit; a symbol is a cell only where it is seen."""
         for token, at in self.places.items():
             kind, key = token

@@ -15,11 +15,11 @@ from abc_nb.bias.window import Window
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
 from abc_nb.show.board import (
-    EDGE,
     GAP,
     HEADS,
     INK,
     LAYERS,
+    LINE_END,
     NODE,
     PALE,
     QUIET,
@@ -27,7 +27,7 @@ from abc_nb.show.board import (
     SIZE,
     Board,
     Problem,
-    Seen,
+    SeenToken,
     width_of,
 )
 from abc_nb.show.pictures import STYLE, new_figure
@@ -48,7 +48,7 @@ def heads(bias: Lines, layer: int, task: Task, batch: Batch, steps: Sequence[int
     for panel, step in zip(panels, steps, strict=True):
         keys = ((color, key) for color, own in colored for key in np.flatnonzero(opened[own[0]][step]).tolist())
         Problem(panel, task, batch, step).look((("cross", key), color) for color, key in keys)
-    said = [(f"{named(own)}: {followed(bias, layer, own)}", color) for color, own in colored]
+    said = [(f"{heads_in_words(own)}: {followed(bias, layer, own)}", color) for color, own in colored]
     return with_legend(figure, said, 2)
 
 
@@ -59,8 +59,8 @@ def sentence(text: str, opened: np.ndarray) -> Figure:
     board, said = Board(panel, (-0.8, len(text) + 0.8), (-0.6, 4)), list[tuple[str, str]]()
     for color, own in zip(itertools.cycle(HEADS), alike(opened), strict=False):
         for key in np.flatnonzero(opened[own[0]][:-1]).tolist():
-            board.wire((len(text), 0.43), (key, EDGE), color, 0.8 * (len(text) - key) ** 0.6)
-        said.append((named(own), color))
+            board.wire((len(text), 0.43), (key, LINE_END), color, 0.8 * (len(text) - key) ** 0.6)
+        said.append((heads_in_words(own), color))
     for at, token in enumerate(text):
         board.cell((at, 0), token, "lit" if opened[:, at].any() else "plain")
     board.cell((len(text), 0), "?", "asked")
@@ -73,7 +73,7 @@ def alike(opened: np.ndarray) -> list[list[int]]:
     return [own for head, own in enumerate(same) if own[0] == head]
 
 
-def named(heads: Sequence[int]) -> str:
+def heads_in_words(heads: Sequence[int]) -> str:
     return f"head{'s' * (len(heads) > 1)} {ranges_in_words([head + 1 for head in heads])}"
 
 
@@ -111,7 +111,7 @@ def dependencies(problems: Mapping[str, tuple[str, str]], step: int) -> Figure:
                 panel.annotate("", *ends, arrowprops={"arrowstyle": "->", "color": color})
                 if place == step:
                     # dotted: no head looks there
-                    problem.wire((-place + 0.5, top - 0.35), (-place + 0.27, EDGE), INK, dots=True)
+                    problem.wire((-place + 0.5, top - 0.35), (-place + 0.27, LINE_END), INK, dots=True)
                 problem.text((-place + 0.5, top + 0.05), str(carry), color)
             carry = (
                 sum(int(problem.tokens["cross"][key]) for key in np.flatnonzero(cells[place])) + carry
@@ -138,7 +138,7 @@ def cone(problem: Problem, bias: Lines) -> None:
 
     What goes in without a head, the token written last, has a dotted line.
     """
-    layers, steps, seen = 1 + max(line.layer for line in bias.lines), {problem.step}, set[Seen]()
+    layers, steps, seen = 1 + max(line.layer for line in bias.lines), {problem.step}, set[SeenToken]()
     problem.stem()
     for layer in reversed(range(layers)):
         cross, own = (problem.opened(bias, kind, layer) for kind in ("cross", "self"))
@@ -208,12 +208,12 @@ def followed(bias: Lines, layer: int, heads: Sequence[int]) -> str:
     spans: dict[str, list[str]] = {}  # by what is said of them
     for line in bias.of("cross", layer):
         if line.head in heads:
-            names = spans.setdefault(beside(line), [])
+            names = spans.setdefault(place_in_words(line), [])
             names += [name for name in (LETTERS.get(line.span, line.span),) if name not in names]
     return ", ".join(said.format(" and ".join(names)) for said, names in spans.items()) or "nothing"
 
 
-def beside(line: Line) -> str:
+def place_in_words(line: Line) -> str:
     """Where a line's keys stand to the query, with braces for the name of what it runs over."""
     if line.direction != "antidiagonal":
         return f"{{}}{f', {line.offset:+d}' if line.offset else ''}"

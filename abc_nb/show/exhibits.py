@@ -51,12 +51,12 @@ class Exhibits:
     def figure(self, name: str, figure: Figure, caption: str) -> None:
         """Save a figure as PNG and SVG; show it and below it its caption."""
         said = Markdown(numbered(name, caption))
-        display(pictures.save(figure, name, self.profile), said)
+        display(pictures.save_figure(figure, name, self.profile), said)
 
     def table(
         self, name: str, frame: pd.DataFrame, caption: str, shown: pd.DataFrame | None = None, note: str = ""
     ) -> None:
         """Save a table as CSV, Markdown and LaTeX; show its caption with a note, and `shown`, or all of it."""
         said = f"{numbered(name, caption)} {note}".strip()
-        tables.save(frame, name, self.profile, shown, said, note)
+        tables.save_table(frame, name, self.profile, shown, said, note)
         display(Markdown(said), HTML(tables.html(frame if shown is None else shown)))

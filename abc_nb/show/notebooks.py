@@ -17,7 +17,7 @@ TIMEOUT = 1800  # seconds a cell may take
 KEPT_OUT = "metadata.papermill cell.metadata.papermill metadata.language_info.version"
 
 
-def sequence(folder: Path | None = None) -> list[Path]:
+def in_reading_order(folder: Path | None = None) -> list[Path]:
     """The notebooks of a folder by name: by default the course in its order, and what stands on its own."""
     return sorted((folder or paths.NOTEBOOKS).glob("*.ipynb"))
 
@@ -50,7 +50,7 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bo
 
 def refresh(names: Sequence[str], folder: Path | None = None) -> None:
     """Re-run a folder's notebooks in place, all or some, with their default parameters; normalise them for git."""
-    known = {path.stem: path for path in sequence(folder)}
+    known = {path.stem: path for path in in_reading_order(folder)}
     if unknown := [name for name in names if name not in known]:
         raise InputError(f"unknown notebook {unknown[0]!r}: choose one of {', '.join(known)}")
     for notebook in [known[name] for name in names or known]:

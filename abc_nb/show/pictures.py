@@ -23,7 +23,7 @@ from matplotlib.patches import Rectangle
 from abc_nb.common import paths
 from abc_nb.common.files import write_bytes
 
-WIDTH = 3.4  # inches: one column of print
+COLUMN_WIDTH = 3.4  # inches: one column of print
 DENSITY = 200  # pixels an inch of a saved picture
 SCREEN = 100  # pixels an inch of a picture of a fixed size
 COLORS = sns.color_palette("colorblind")
@@ -36,7 +36,7 @@ STYLE: dict[Any, Any] = sns.axes_style("whitegrid") | sns.plotting_context("pape
 
 @rc_context(STYLE)
 def new_figure(
-    count: int = 1, across: int = 0, size: tuple[float, float] = (WIDTH, 2.4), **options: Any
+    count: int = 1, across: int = 0, size: tuple[float, float] = (COLUMN_WIDTH, 2.4), **options: Any
 ) -> tuple[Figure, list[Axes]]:
     """A figure of so many panels, each of this size in inches, `across` of them (or all) in a row.
 
@@ -54,7 +54,7 @@ def new_figure(
 
 
 @rc_context(STYLE)
-def save(figure: Figure, name: str, profile: str) -> Image:
+def save_figure(figure: Figure, name: str, profile: str) -> Image:
     """Write PNG and SVG into the profile's figures; returns the picture in the size that it was made for."""
     written = {}
     for kind, options in {"png": {"dpi": DENSITY}, "svg": {"metadata": {"Date": None}}}.items():
@@ -97,7 +97,7 @@ def heat_map(axes: Axes, matrix: np.ndarray, **options: Any) -> AxesImage:
     return axes.imshow(shown, cmap=cmap, **({"aspect": "auto", "interpolation": "nearest"} | options))
 
 
-def with_tokens(
+def label_tokens(
     axes: Axes, keys: Sequence[str], queries: Sequence[str], size: float = 7, right: Sequence[bool] = ()
 ) -> None:
     """What stands at each column and row of a matrix; rows that are not `right` in red and bold."""

@@ -16,20 +16,20 @@ from abc_nb.analysis.attention import HeadMap
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
 from abc_nb.problems.layouts import EOS
 from abc_nb.problems.tasks import TRAINED
-from abc_nb.show.pictures import COLORS, OPEN_OR_CLOSED, STYLE, heat_map, mask, new_figure, outline, with_tokens
-from abc_nb.show.titles import length_unit, named, of_model
+from abc_nb.show.pictures import COLORS, OPEN_OR_CLOSED, STYLE, heat_map, label_tokens, mask, new_figure, outline
+from abc_nb.show.titles import length_unit, of_model, with_titles
 
 # Colours of models, and of a task.
-LOOKS = {"Vanilla": 7, "Vanilla, three widths": 5, "NoPE": 6, "RoPE": 3, "ALiBi": 4, "RPE": 9}
-LOOKS |= {"Window": 1, "ABS": 2, "ABC": 0, "Parity": 4}
+COLOR_NUMBERS = {"Vanilla": 7, "Vanilla, three widths": 5, "NoPE": 6, "RoPE": 3, "ALiBi": 4, "RPE": 9}
+COLOR_NUMBERS |= {"Window": 1, "ABS": 2, "ABC": 0, "Parity": 4}
 TICKS = (1, 6, 20, 100, 1000)  # lengths, and the longest one
-DIGITS = 16  # of the sums that the headline's bias is drawn for
+HEADLINE_DIGITS = 16  # of the sums that the headline's bias is drawn for
 CELL = 0.17  # inches: a cell that a token can be written beside
 
 
 def colors_of(names: Iterable[str]) -> dict[str, Any]:
     """Colours by name: a model's own (what follows in brackets is none of its name), of others the next free ones."""
-    looks = {name: LOOKS.get(name.partition(" (")[0]) for name in names}
+    looks = {name: COLOR_NUMBERS.get(name.partition(" (")[0]) for name in names}
     free = itertools.cycle(number for number in range(len(COLORS)) if number not in looks.values())
     return {name: COLORS[next(free) if look is None else look] for name, look in looks.items()}
 
@@ -74,22 +74,22 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     figure.colorbar(image, ax=seen, label="attention", fraction=0.04, pad=0.01)
     outline(seen, study.opened("cross", layer)[head][:rows_shown])
     keys, queries = letters(study.layout)
-    with_tokens(seen, keys if len(keys) < 20 else once(keys), queries[:rows_shown], size=10)
+    label_tokens(seen, keys if len(keys) < 20 else once(keys), queries[:rows_shown], size=10)
     seen.set(title="1. What a plain model looks at")
-    longer = study.run.spec.sampler.layout(DIGITS)
+    longer = study.run.spec.sampler.layout(HEADLINE_DIGITS)
     mask(extended, study.bias.dense(longer, "cross", layer)[head].isfinite().numpy())
     keys, queries = letters(longer)
     some = [name * (row % 5 == 1) for row, name in enumerate(queries, 1)]
-    with_tokens(extended, once(keys), some, size=9)
+    label_tokens(extended, once(keys), some, size=9)
     extended.set(title="2. Its lines, extended: a new model's bias")
     patches = [Patch(facecolor=color, edgecolor="0.5", label=name) for name, color in OPEN_OR_CLOSED.items()]
     extended.legend(handles=patches, loc="upper left", fontsize=9, frameon=True)
     for panel in (seen, extended):
         panel.set(xlabel="token of the problem (a, b: digits)", ylabel="output token, units first")
     seen.set(ylabel=f"first {rows_shown} output tokens, units first")
-    rows = named(rows.loc[rows.groupby(["model", "length"]).accuracy.idxmin()])
+    rows = with_titles(rows.loc[rows.groupby(["model", "length"]).accuracy.idxmin()])
     end = 500 * int(rows.length.max())
-    colors = colors_of(sorted(set(rows.model), key=lambda model: [*LOOKS, model].index(model)))
+    colors = colors_of(sorted(set(rows.model), key=lambda model: [*COLOR_NUMBERS, model].index(model)))
     curves(right, rows, "model", colors, dashed=["ABC"])
     look: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 9, "color": "0.3"}
     right.text(TRAINED**0.5, 50, "trained lengths", **look)
@@ -146,7 +146,7 @@ def attention_maps(heads: Sequence[HeadMap], across: int = 0) -> Figure:
     figure, axes = new_figure(len(heads), across, size, width_ratios=ratios)
     for axis, head, rows, columns in zip(axes, heads, heights, wide, strict=True):
         image = heat_map(axis, head.weights[:rows, :columns], vmin=0, vmax=1, aspect="equal")
-        with_tokens(axis, head.keys[:columns], head.outputs[:rows], size=9, right=head.right[:rows])
+        label_tokens(axis, head.keys[:columns], head.outputs[:rows], size=9, right=head.right[:rows])
         outline(axis, head.needed[:rows, :columns])
         if not all(head.right):
             slip(axis, head.weights[:rows, :columns], head.needed[:rows, :columns])

@@ -4,12 +4,12 @@ import pandas as pd
 
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
-from abc_nb.show.titles import named
+from abc_nb.show.titles import with_titles
 
 ABOUT = ("task", "base", "model", "method", "seed", "length")  # columns that say what a row is about
 
 
-def save(
+def save_table(
     frame: pd.DataFrame, name: str, profile: str, shown: pd.DataFrame | None = None, caption: str = "", note: str = ""
 ) -> None:
     """Write `frame` as CSV and `shown`, or the same, as Markdown and LaTeX; first what a row is about.
@@ -20,7 +20,7 @@ def save(
     frame = frame.assign(setting=note) if note else frame
     frame = frame[[*(key for key in ABOUT if key in frame), *(column for column in frame if column not in ABOUT)]]
     write_text(path.with_suffix(".csv"), frame.to_csv(index=False, float_format="%.6g"))
-    shown = readable(named(frame if shown is None else flat(shown)).rename_axis(columns=None))
+    shown = readable(with_titles(frame if shown is None else flat(shown)).rename_axis(columns=None))
     escaped = shown.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
     written = escaped.to_markdown(index=False, disable_numparse=True)
     write_text(path.with_suffix(".md"), f"{written}\n" + (caption and f"\n{caption}\n"))
@@ -30,17 +30,17 @@ def save(
 
 def html(frame: pd.DataFrame) -> str:
     """A table for a notebook: titles for names, four digits of a number, an index only where it has a name."""
-    shown, has_names = readable(named(flat(frame))), frame.index.names[0] is not None
+    shown, has_names = readable(with_titles(flat(frame))), frame.index.names[0] is not None
     shown = shown.set_index([*frame.index.names]) if has_names else shown
     return str(shown.to_html(border=0, index=has_names))
 
 
 def readable(frame: pd.DataFrame) -> pd.DataFrame:
     """Every number as text: thousands separated, four digits of a fraction; empty where there is none."""
-    return frame.map(number).rename(columns=number)
+    return frame.map(number_in_words).rename(columns=number_in_words)
 
 
-def number(cell: object) -> object:
+def number_in_words(cell: object) -> object:
     """A number as people write it; anything else as it is."""
     if isinstance(cell, bool | str):
         return cell

@@ -45,7 +45,7 @@ def length_unit(title: str) -> str:
     return next(task.unit for task in map(Task, REGISTRY) if title.partition(", base")[0] == task.title)
 
 
-def named(frame: pd.DataFrame) -> pd.DataFrame:
+def with_titles(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with titles in place of the names in its columns task (with base, which goes) and model."""
     found = frame.copy()
     if "task" in found:

@@ -145,11 +145,11 @@ def changed(value: Configuration, prefix: str, changes: Sequence[str]) -> Config
         if not sign or name not in known:
             typed = f"{prefix}.{change}".removeprefix(".")
             raise InputError(f"cannot set {typed!r}: give FIELD=VALUE, where a field is one of {', '.join(known)}")
-        value = replace(value, **{name: read(text)})  # type: ignore[type-var]
+        value = replace(value, **{name: value_of(text)})  # type: ignore[type-var]
     return value
 
 
-def read(text: str) -> Any:
+def value_of(text: str) -> Any:
     """A number, a word, or a bias, position encoding or calibration: by its class, or in JSON with its fields."""
     try:
         data = json.loads(text)

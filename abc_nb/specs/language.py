@@ -15,7 +15,7 @@ from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.config import later
 from abc_nb.common.errors import InputError
 from abc_nb.language.answering import problems_of, spoken
-from abc_nb.language.evaluation import TESTS, evaluate
+from abc_nb.language.evaluation import TEXT_TESTS, evaluate_texts
 from abc_nb.language.mixture import Mixture
 from abc_nb.language.training import contexts_of_text
 from abc_nb.model.positions import Rotary
@@ -35,7 +35,7 @@ LONGER = replace(TRAINING, steps=3000, hold=1200)  # for seven forms, of which a
 PRACTICE = replace(TRAINING, steps=100, batch=8, held_batch=8, hold=40, warmup=10, again=0)
 PRACTICE = replace(PRACTICE, learning_rate=1e-3, matrix_learning_rate=2e-3)
 TRAINING_ALONE = replace(TRAINING, steps=2000, batch=64, held_batch=64, hold=1000)
-PRACTISED: dict[str, Any] = {"rounds": 9, "practice": PRACTICE}
+PRACTISED_TEXT: dict[str, Any] = {"rounds": 9, "practice": PRACTICE}
 TITLES = {"text": "text alone", "plain": "plain", "abs": "ABS", "operations": "ABS, more forms"}
 TITLES |= {"abc": "ABC", "placed": "problems alone, by place"}
 PARTS = ("mixture", "model", "training", "practice")  # of a spec, of which fields can be changed
@@ -77,7 +77,7 @@ class LanguageSpec(AnySpec):
 
     def evaluate(self, model: Transformer, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
         """Rows of accuracy for each form and each (length, samples)."""
-        return evaluate(model, self.mixture.patterns, tests)
+        return evaluate_texts(model, self.mixture.patterns, tests)
 
     def contexts(self, model: Transformer) -> list[SpanContexts]:
         """All that the answers of a model can look at, a form at a time."""
@@ -118,7 +118,7 @@ def language_models() -> dict[str, LanguageSpec]:
     )
 
     def own(name: str, mixture: Mixture, model: ModelConfig = config, **fields: Any) -> LanguageSpec:
-        return LanguageSpec(mixture, model=model, identity=Name(LANGUAGE, name), tests=TESTS, **fields)
+        return LanguageSpec(mixture, model=model, identity=Name(LANGUAGE, name), tests=TEXT_TESTS, **fields)
 
     both, alone = Mixture(forms), Mixture(forms, characters=64, text=False)
     whole = replace(config, bias=SpanLines.whole(forms, HEADS, PLACES))
@@ -126,9 +126,9 @@ def language_models() -> dict[str, LanguageSpec]:
     models = [
         own("text", Mixture(())),
         own("plain", both),
-        own("abs", both, replace(config, bias=scaffold), **PRACTISED),
-        own("operations", Mixture(more), replace(config, bias=wider), training=LONGER, **PRACTISED),
-        own("abc", both, parent=placed, calibration=Calibration(), **PRACTISED),  # lines that determine the answer
+        own("abs", both, replace(config, bias=scaffold), **PRACTISED_TEXT),
+        own("operations", Mixture(more), replace(config, bias=wider), training=LONGER, **PRACTISED_TEXT),
+        own("abc", both, parent=placed, calibration=Calibration(), **PRACTISED_TEXT),  # lines that determine the answer
         placed,
     ]
     return {chosen.identity.model: chosen for chosen in models}

@@ -158,7 +158,7 @@ MODELS |= before_practice(MODELS)
 # ---- of tasks whose output is a table: fewer and smaller ones
 
 ONE_LAYER = layers(0, 1) | {"feed_forward": 512}  # since every cell follows from a few others in one step
-TRACED = {
+TRACED_MODELS = {
     "vanilla": traced("Vanilla", positions.Sinusoidal(), extends=False, training=recipes.TRACED_PLAIN),
     "abs-unpractised": traced("One key per head", positions.NoPosition(), "tables", bias=Lines.one_key_per_head),
     # Lines that have half of their head's attention: weaker ones tell apart the columns of one size, not of others.
@@ -189,10 +189,13 @@ def with_decoders(models: Models) -> Models:
 
 # ---- all models that are known, those of other programs too
 
-_known: dict[bool, Models] = {False: {**MODELS}, True: with_decoders(TRACED)}  # of tasks whose output is a row, a table
+_known: dict[bool, Models] = {
+    False: {**MODELS},
+    True: with_decoders(TRACED_MODELS),
+}  # of tasks whose output is a row, a table
 
 
-def register(rows: Models, program: str = PROGRAM, tables: bool = False) -> None:
+def register_models(rows: Models, program: str = PROGRAM, tables: bool = False) -> None:
     """Add models that a program knows, as the audit's; InputError for a name that another model has."""
     added = {name: replace(model, program=program) for name, model in rows.items()}
     for name, model in added.items():

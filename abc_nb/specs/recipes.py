@@ -36,12 +36,12 @@ PROFILES = {
 Trainings = dict[str, TrainingConfig]  # by profile
 SHORTEST = TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)
 OF_512 = TrainingConfig(batch=512, held_batch=512)  # the paper's batch
-LONG = replace(
+LONG_TRAINING = replace(
     OF_512, steps=100_000, optimizer="adamw", learning_rate=1e-4, warmup=1000, hold=80_000, validate_every=500
 )
 
 
-def training(quick: TrainingConfig, paper: TrainingConfig = LONG) -> Trainings:
+def training(quick: TrainingConfig, paper: TrainingConfig = LONG_TRAINING) -> Trainings:
     """A training in each profile."""
     return {"smoke": SHORTEST, "quick": quick, "paper": paper}
 
@@ -66,7 +66,7 @@ TRACED_PLAIN = training(TrainingConfig(steps=1500, batch=128, held_batch=128, le
 # ---- tests
 
 TABLE = (6, 10, 15, 20, 60)  # lengths of table 1
-SIZES = (3, 4, 5, 6, 7, 10, 20)  # of two factors that have so many digits each, or items of a list
+TESTED_SIZES = (3, 4, 5, 6, 7, 10, 20)  # of two factors that have so many digits each, or items of a list
 BEYOND = dict.fromkeys((*CURVE, 100, 200), 1_000)  # of the models that are meant to extrapolate
 FAR = BEYOND | {500: 200, 1_000: 1_000, 2_000: 100, 5_000: 50, 10_000: 100}
 TESTS = {  # of the profile `quick`, samples by length: what a model's `tested` names
@@ -77,6 +77,6 @@ TESTS = {  # of the profile `quick`, samples by length: what a model's `tested` 
     "long": BEYOND | {1_000: 100, 10_000: 10},
     "far": FAR,
     "far and many": FAR | {6: 10_000, 60: 10_000},
-    "table": dict.fromkeys(SIZES, 200),
-    "tables": dict.fromkeys(SIZES, 200) | {100: 20, 1_000: 1},
+    "table": dict.fromkeys(TESTED_SIZES, 200),
+    "tables": dict.fromkeys(TESTED_SIZES, 200) | {100: 20, 1_000: 1},
 }

@@ -22,7 +22,9 @@ from abc_nb.problems.sampling import Batch, Sampler
 
 TEST_SEED = 20240701  # one test set a length, the same for every model
 TOKENS = 2**14  # source and target tokens computed at once: what a processor's cache holds is fastest
-FIRST = 40  # output tokens: somewhat more than any training shows, so that most models that fail have failed there
+FIRST_TOKENS = (
+    40  # output tokens: somewhat more than any training shows, so that most models that fail have failed there
+)
 
 
 def wilson(correct: int, samples: int) -> tuple[float, float]:
@@ -36,7 +38,7 @@ def wilson(correct: int, samples: int) -> tuple[float, float]:
     return 0.0 if correct == 0 else centre - half, 1.0 if correct == samples else centre + half
 
 
-def parts(batch: Batch) -> list[Batch]:
+def batch_parts(batch: Batch) -> list[Batch]:
     """As many problems at a time as are fast to compute together."""
     return batch.split(max(1, TOKENS // (batch.layout.target_length + batch.layout.source_length)))
 
@@ -58,7 +60,7 @@ def correct_digits(model: Transformer, batch: Batch, first: int | None = None) -
     """Which output tokens, all or the `first` ones, a teacher-forced pass gets right: booleans (batch, tokens)."""
     right = []
     with evaluating(model) as device:
-        for part in (part.to(device) for part in parts(batch)):
+        for part in (part.to(device) for part in batch_parts(batch)):
             logits = model(part.source, part.target[:, :-1][:, :first], batch.layout)
             right.append((logits.argmax(-1) == part.target[:, 1:][:, :first]).cpu())
     return torch.cat(right)
@@ -67,8 +69,8 @@ def correct_digits(model: Transformer, batch: Batch, first: int | None = None) -
 def exact_match(model: Transformer, batch: Batch) -> Tensor:
     """Which problems are answered without a wrong token: booleans (batch,)."""
     hopeless, right = False, []  # after a part without a right one, first tokens alone, unless these are right
-    for part in parts(batch):
-        of_part = correct_digits(model, part, FIRST if hopeless else None).all(1)
+    for part in batch_parts(batch):
+        of_part = correct_digits(model, part, FIRST_TOKENS if hopeless else None).all(1)
         if hopeless and of_part.any():
             of_part = correct_digits(model, part).all(1)
         hopeless = not of_part.any()

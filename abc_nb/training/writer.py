@@ -17,11 +17,11 @@ from abc_nb.bias.spans import positions
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Cache, Record
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.spans import VOCABULARY, ProblemSpan, tokens_of
+from abc_nb.problems.spans import VOCABULARY, ProblemSpan, text_tokens
 from abc_nb.training.evaluation import evaluating
 
 Spans = Sequence[ProblemSpan]
-BLOCK = 256  # tokens computed at once
+TOKENS_AT_ONCE = 256  # tokens computed at once
 NO_DIGITS = "".join(character for character in VOCABULARY if not character.isdigit())
 MEMORY = 2 * 2**30  # bytes that one text may take
 
@@ -40,7 +40,7 @@ class Writer:
         """
         if not text:
             raise InputError("there is no text to go on from: give one character at least")
-        ids, spans = tokens_of(text), text_bias(self.model).spans(text)
+        ids, spans = text_tokens(text), text_bias(self.model).spans(text)
         tokens = standing(text, spans)
         pairs = zip(self.tokens, tokens, strict=False)
         known = min(sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)), self.cache.count)
@@ -78,7 +78,7 @@ class Writer:
 
 def likeliest(model: Transformer, text: str) -> Tensor:
     """The token that the model thinks likeliest after each of a text's, (tokens,), in memory linear in its length."""
-    parts = passes(model, tokens_of(text), text_bias(model).spans(text), Cache())
+    parts = passes(model, text_tokens(text), text_bias(model).spans(text), Cache())
     return torch.cat([part.argmax(-1).cpu() for part in parts])
 
 
@@ -92,7 +92,7 @@ def rows_of(model: Transformer, texts: Sequence[str]) -> list[Spans]:
     return [text_bias(model).spans(text) for text in texts]
 
 
-def logits(
+def logits_of_texts(
     model: Transformer, tokens: Tensor, rows: Sequence[Spans], cache: Cache | None = None, record: Record | None = None
 ) -> Tensor:
     """Logits (B, T, vocabulary) of the token after each of `tokens` (B, T), which follow those in the cache.
@@ -119,9 +119,9 @@ def passes(model: Transformer, tokens: Sequence[int], spans: Spans, cache: Cache
     """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, `BLOCK` at a time."""
     check_memory(model, len(tokens))
     with evaluating(model) as device:
-        for first in range(cache.count, len(tokens), BLOCK):
-            part = torch.tensor([tokens[first : first + BLOCK]], device=device)
-            yield logits(model, part, [spans], cache)[0]
+        for first in range(cache.count, len(tokens), TOKENS_AT_ONCE):
+            part = torch.tensor([tokens[first : first + TOKENS_AT_ONCE]], device=device)
+            yield logits_of_texts(model, part, [spans], cache)[0]
 
 
 def standing(text: str, spans: Spans) -> list[object]:
@@ -136,7 +136,7 @@ def standing(text: str, spans: Spans) -> list[object]:
 def check_memory(model: Transformer, tokens: int) -> None:
     """InputError for a text whose keys, values and logits would take more memory than is given to one."""
     config = model.config
-    needed = 4 * tokens * (4 * config.width * config.decoder_layers + 4 * config.heads * BLOCK)
+    needed = 4 * tokens * (4 * config.width * config.decoder_layers + 4 * config.heads * TOKENS_AT_ONCE)
     if needed > MEMORY:
         raise InputError(
             f"this text of {tokens:,} characters would take {needed / 2**30:.1f} GB of memory, and a text is given "

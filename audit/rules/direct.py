@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from abc_nb.problems.catalogue import COMBINE, REGISTRY, Words, named
+from abc_nb.problems.catalogue import COMBINE, REGISTRY, Words, known_as
 from abc_nb.problems.digits import DIGITS, Digits
 from abc_nb.problems.layouts import SYMBOLS
 from abc_nb.problems.rules import Input, Rule, Whole
@@ -14,13 +14,13 @@ from abc_nb.problems.rules import Input, Rule, Whole
 PROGRAM = "python -m audit"  # the command that knows the audit's tasks and models
 
 
-@named("parity-classification", bases=(2,), program=PROGRAM)
+@known_as("parity-classification", bases=(2,), program=PROGRAM)
 def parity_classification(base: int) -> Rule:
     words = Words(name="parity-classification", title="Parity (classification)", unit="digits")
     return replace(REGISTRY["parity"].make(base), final_only=True, **words)
 
 
-@named("direct-n-by-n", program=PROGRAM)
+@known_as("direct-n-by-n", program=PROGRAM)
 def direct_product(base: int) -> Rule:
     """The product of two long numbers, without the table that leads to it."""
 
@@ -37,7 +37,7 @@ def direct_product(base: int) -> Rule:
     return Rule("direct-n-by-n", nothing, both, DIGITS[:base], grows=0, whole=whole, **words)
 
 
-@named("direct-listops-nested", program=PROGRAM)
+@known_as("direct-listops-nested", program=PROGRAM)
 def nested(base: int) -> Rule:
     """A list of two, each element a digit or a list, in prefix notation without brackets: n items are 2n - 1 tokens."""
     operators = {base + len(SYMBOLS) + number: name for number, name in enumerate(COMBINE)}

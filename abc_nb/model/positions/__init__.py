@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from abc_nb.common.config import load, look_up
+from abc_nb.common.config import import_modules, look_up
 from abc_nb.model.positions.base import Index, NoPosition, PositionEncoding, Sinusoidal
 
 __all__ = ["Index", "NoPosition", "PositionEncoding", "Sinusoidal"]
 
-load(__name__, __path__)
+import_modules(__name__, __path__)
 __getattr__ = partial(look_up, PositionEncoding)

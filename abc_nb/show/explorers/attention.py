@@ -17,7 +17,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.show import pictures
 from abc_nb.show.explorers.frame import Controls, Explorer, control, or_sentence
 
-LONGEST = 64  # places: more do not fit on the picture
+MOST_PLACES = 64  # places: more do not fit on the picture
 
 
 @or_sentence
@@ -59,8 +59,8 @@ def ask(study: AttentionStudy, text: str) -> tuple[str, Decoded]:
     """What the model answers, and how it decoded a problem as wide as typed; InputError for one too long to draw."""
     task = study.run.spec.task
     places = max(digits.shape[1] for digits in task.read(text, zeros=True))
-    if places > LONGEST:
-        raise InputError(f"a number of {places} digits is too long to be drawn: type at most {LONGEST}")
+    if places > MOST_PLACES:
+        raise InputError(f"a number of {places} digits is too long to be drawn: type at most {MOST_PLACES}")
     decoded = study.example(text)
     answer, right = (task.write([*map(task.token, tokens)]) for tokens in (decoded.outputs, decoded.expected))
     wrong = decoded.right.count(False)
@@ -88,7 +88,7 @@ def draw_head(figure: Figure, head: HeadMap, step: int) -> None:
     image = pictures.heat_map(axes, np.where(later, np.nan, head.weights), vmin=0, vmax=1)
     size = max(5, min(12, 584 / len(head.keys), 344 / len(head.outputs) * 0.7))
     said = [token if right else f"✗ {token}" for token, right in zip(head.outputs, head.right, strict=True)]
-    pictures.with_tokens(axes, head.keys, [*said[:step], *"·" * (len(said) - step)], size, head.right[:step])
+    pictures.label_tokens(axes, head.keys, [*said[:step], *"·" * (len(said) - step)], size, head.right[:step])
     axes.set(xlabel=head.xlabel, ylabel="output token, units first")
     pictures.outline(axes, head.needed & ~later)
     pictures.frame(axes, 0, step - 1, len(head.keys))

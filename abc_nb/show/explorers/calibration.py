@@ -17,10 +17,10 @@ from abc_nb.problems.layouts import Layout
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Explorer, control, or_sentence, table
+from abc_nb.show.explorers.frame import Explorer, control, or_sentence, scrolling_table
 from abc_nb.specs.spec import Spec, abc_of
 
-COLUMNS = 4  # heads side by side
+HEADS_A_ROW = 4  # heads side by side
 
 
 @or_sentence
@@ -79,7 +79,7 @@ class Bench:
         shown = line_table(bias.of(attention, layer), self.averages, self.layout).drop(columns=["attention", "layer"])
         shown = shown.sort_values(["head", "share"], ascending=[True, False]).rename(columns={"span": "follows"})
         count = f'<b class="abc-count">{len(bias.lines)} lines, {len(shown)} of them in this map</b>'
-        return count + table(shown, 160)
+        return count + scrolling_table(shown, 160)
 
 
 def draw_heads(
@@ -90,13 +90,13 @@ def draw_heads(
     finite, (_, height, width) = matrices[np.isfinite(matrices)], matrices.shape
     gap = (max(1, round(height / 6)), max(1, width // 14))
     low, high = (finite.min() - 0.1, finite.max()) if finite.size else (0, 1)
-    corners = pictures.mosaic(axes, list(matrices), COLUMNS, gap, low, high)
+    corners = pictures.mosaic(axes, list(matrices), HEADS_A_ROW, gap, low, high)
     for head, (row, left) in enumerate(corners):
         axes.text(left - 0.5, row - 0.5 - gap[0] * 0.15, f"head {head + 1}", fontsize=8, va="bottom")
         if framed is not None:
             pictures.outline(axes, framed[head], (row, left))
     names = [(row, name) for row, name in enumerate(letters(layout)[1]) if name]
     step = -(-len(names) // 5)
-    shown = [(top + row, name) for top, _ in corners[::COLUMNS] for row, name in (*names[:-step:step], names[-1])]
+    shown = [(top + row, name) for top, _ in corners[::HEADS_A_ROW] for row, name in (*names[:-step:step], names[-1])]
     axes.set_yticks(*zip(*shown, strict=True), fontsize=7)
     axes.set(xlabel="key", ylabel="output token")

@@ -13,7 +13,7 @@ from matplotlib import rc_context
 from abc_nb.common.errors import InputError
 from abc_nb.show import pictures
 
-WIDTH = 940  # pixels: fits a notebook next to an open sidebar
+EXPLORER_WIDTH = 940  # pixels: fits a notebook next to an open sidebar
 Controls = dict[str, Any]  # widgets, by name
 
 
@@ -33,7 +33,7 @@ class Explorer(w.VBox):
         lines: int,
         adjust: Callable[[Controls, str], None] = lambda controls, changed: None,
     ) -> None:
-        super().__init__(layout=w.Layout(width=f"{WIDTH + 16}px", padding="2px", overflow="hidden"))
+        super().__init__(layout=w.Layout(width=f"{EXPLORER_WIDTH + 16}px", padding="2px", overflow="hidden"))
         self.controls, self.look, self.height, self.adjust, self.busy = controls, look, height, adjust, False
         self.message, self.text = line(""), w.HTML(layout=fixed(lines))
         self.picture = w.Image(format="png", layout=fixed(height))
@@ -51,7 +51,7 @@ class Explorer(w.VBox):
         try:
             with rc_context(pictures.STYLE):
                 self.adjust(self.controls, changed)
-                figure = pictures.fixed_figure(WIDTH, self.height)
+                figure = pictures.fixed_figure(EXPLORER_WIDTH, self.height)
                 text = self.look(figure, **{name: control.value for name, control in self.controls.items()})
                 self.text.value, self.picture.value = text, pictures.png(figure)
         except InputError as error:
@@ -84,13 +84,13 @@ def or_sentence(build: Callable[..., w.Widget]) -> Callable[..., w.Widget]:
 
 def fixed(height: int) -> w.Layout:
     """Room that keeps its size, so that nothing on the page moves."""
-    return w.Layout(width=f"{WIDTH}px", height=f"{height}px", min_height=f"{height}px", flex="0 0 auto")
+    return w.Layout(width=f"{EXPLORER_WIDTH}px", height=f"{height}px", min_height=f"{height}px", flex="0 0 auto")
 
 
 def line(sentence: str) -> w.HTML:
     """A sentence for the user, and for a screen reader."""
     weight = "bold" if sentence.startswith("⚠") else "normal"
-    look = w.Layout(width=f"{WIDTH}px", min_height="28px")
+    look = w.Layout(width=f"{EXPLORER_WIDTH}px", min_height="28px")
     return w.HTML(f'<div role="status" style="font-weight:{weight}">{escape(sentence)}</div>', layout=look)
 
 
@@ -100,7 +100,7 @@ def control(kind: type[w.ValueWidget], description: str, width: int = 240, **opt
     return kind(description=description, layout=look, style=style, **options)
 
 
-def table(frame: pd.DataFrame, height: int) -> str:
+def scrolling_table(frame: pd.DataFrame, height: int) -> str:
     """A frame as HTML of a fixed height that scrolls."""
     look = "<style>.abc-table td, .abc-table th {padding: 2px 5px; text-align: right; white-space: nowrap}</style>"
     body = frame.to_html(index=False, border=0, float_format="{:.3f}".format, classes="abc-table")

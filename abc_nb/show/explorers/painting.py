@@ -10,9 +10,9 @@ from torch import Tensor
 from abc_nb.analysis.dataset import on_paper
 from abc_nb.common.errors import InputError, reason
 from abc_nb.problems.tasks import Task
-from abc_nb.show.explorers.frame import or_sentence, table
+from abc_nb.show.explorers.frame import or_sentence, scrolling_table
 
-Rule = Callable[[Tensor], Tensor]  # distances in columns to booleans: which are open
+ColumnRule = Callable[[Tensor], Tensor]  # distances in columns to booleans: which are open
 OPEN, CLOSED = "success", ""  # looks of a cell
 
 
@@ -23,7 +23,7 @@ class Painting(w.VBox):
     InputError for a problem that is none of the task's.
     """
 
-    def __init__(self, task: Task, problem: str, judge: Callable[[Rule], pd.DataFrame]) -> None:
+    def __init__(self, task: Task, problem: str, judge: Callable[[ColumnRule], pd.DataFrame]) -> None:
         batch = on_paper(task, problem, "aligned")
         operand, tokens = batch.layout.operands[0], task.text(batch.source[0].tolist())
         place, stride = operand.places // 2, operand.stride
@@ -56,7 +56,7 @@ class Painting(w.VBox):
         """The kernel is busy meanwhile."""
         self.start.disabled, self.verdict.value = True, "training"
         try:
-            self.verdict.value = table(self.judge(self.rule).reset_index(), 60)
+            self.verdict.value = scrolling_table(self.judge(self.rule).reset_index(), 60)
         except InputError as error:
             self.verdict.value = f"⚠ {reason(error)}"
         finally:
