@@ -15,7 +15,7 @@ from abc_nb.certificates import look, practice, tables
 from abc_nb.certificates.certify import SampledContexts, certify_model, contexts_of, results_of, weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.counterexamples import Candidate
-from abc_nb.certificates.look import NARROW, Known, wrong_contexts
+from abc_nb.certificates.look import NARROW_MARGIN, Known, wrong_contexts
 from abc_nb.certificates.practice import ToPractise, loss_of_contexts, practise, until_certified
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
@@ -152,7 +152,7 @@ def test_a_look_counts_what_a_certificate_counts_and_ends_early_where_enough_is_
     """Contexts that were wrong before are looked at first; all that it keeps are wrong or narrow."""
     model, sampler = damaged()
     contexts = contexts_of(model, sampler)
-    results = {result.shape: result for result in results_of(model, contexts) if result.margin < NARROW}
+    results = {result.shape: result for result in results_of(model, contexts) if result.margin < NARROW_MARGIN}
     counted = list[int]()
     look = wrong_contexts(model, contexts, count=counted.append)
     assert sum(counted) == sum(contexts.counts.values())

@@ -26,7 +26,7 @@ def dense_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> Tensor:
     """
     sources, outputs = layout.source_length, layout.target_length
     cross, own, problem = (bias.dense(layout, name, layer, heads) for name in ("cross", "self", "source"))
-    answers = side_by_side(as_matrix(cross, outputs, sources), as_matrix(own, outputs, outputs))
+    answers = along_keys(as_matrix(cross, outputs, sources), as_matrix(own, outputs, outputs))
     of_problem = pad(as_matrix(problem, sources, sources), (0, outputs), value=CLOSED)
     return torch.cat([of_heads(part, heads) for part in (of_problem, answers)], dim=1) + causal(sources + outputs)
 
@@ -48,11 +48,11 @@ def open_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> OpenKeys | 
 def over_sequence(cross: Added, own: Added, sources: int) -> Tensor | OpenKeys:
     """The bias of the answer's queries over problem and answer, which are one sequence in a decoder-only model."""
     if isinstance(cross, OpenKeys) and isinstance(own, OpenKeys):
-        return OpenKeys(torch.cat([cross.index, own.index + sources], 1), side_by_side(cross.value, own.value))
+        return OpenKeys(torch.cat([cross.index, own.index + sources], 1), along_keys(cross.value, own.value))
     assert own is not None  # at least causal
     answers = len(own.index) if isinstance(own, OpenKeys) else own.shape[1]
     matrix = as_matrix(own, answers, answers)
-    return side_by_side(as_matrix(cross, answers, sources).to(matrix.device), matrix)
+    return along_keys(as_matrix(cross, answers, sources).to(matrix.device), matrix)
 
 
 def as_matrix(bias: Added, queries: int, keys: int) -> Tensor:
@@ -62,7 +62,7 @@ def as_matrix(bias: Added, queries: int, keys: int) -> Tensor:
     return bias.dense(keys) if isinstance(bias, OpenKeys) else bias
 
 
-def side_by_side(*parts: Tensor) -> Tensor:
+def along_keys(*parts: Tensor) -> Tensor:
     """Biases (heads or 1, query, keys of its own) of the same queries, one after the other along the keys."""
     heads = max(len(part) for part in parts)
     return torch.cat([part.expand(heads, -1, -1) for part in parts], 2)

@@ -14,7 +14,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.training.evaluation import evaluating
 
 EXAMPLES = 100  # wrong contexts of one shape that are kept, and as many narrow ones of a block
-NARROW = 0.5  # a margin below it is narrow: what is practised beside such a context could turn it wrong
+NARROW_MARGIN = 0.5  # a margin below it is narrow: what is practised beside such a context could turn it wrong
 Known = dict[Shape, dict[bytes, Context]]  # contexts of each shape, by their tokens
 
 
@@ -29,7 +29,7 @@ class Look:
         """Count a block whose right tokens lead by these margins; how many wrong contexts of it are kept."""
         room = max(0, EXAMPLES - len(self.poor.get(shape, {})))
         wrong = np.flatnonzero(~(margins > 0))
-        narrow = np.flatnonzero((margins > 0) & (margins < NARROW))
+        narrow = np.flatnonzero((margins > 0) & (margins < NARROW_MARGIN))
         for row in (*wrong[:room], *narrow[:EXAMPLES]):
             self.poor.setdefault(shape, {})[block.values[row].tobytes()] = block[row]
         if len(wrong):

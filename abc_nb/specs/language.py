@@ -32,10 +32,19 @@ TRAINING = TrainingConfig(
     steps=1600, batch=16, held_batch=16, hold=600, learned=2.0, again=1, validate_every=200, validation=320
 )
 LONGER = replace(TRAINING, steps=3000, hold=1200)  # for seven forms, of which a batch has fewer examples
-PRACTICE = replace(TRAINING, steps=100, batch=8, held_batch=8, hold=40, warmup=10, again=0)
-PRACTICE = replace(PRACTICE, learning_rate=1e-3, matrix_learning_rate=2e-3)
+TEXT_PRACTICE = replace(
+    TRAINING,
+    steps=100,
+    batch=8,
+    held_batch=8,
+    hold=40,
+    warmup=10,
+    again=0,
+    learning_rate=1e-3,
+    matrix_learning_rate=2e-3,
+)
 TRAINING_ALONE = replace(TRAINING, steps=2000, batch=64, held_batch=64, hold=1000)
-PRACTISED_TEXT: dict[str, Any] = {"rounds": 9, "practice": PRACTICE}
+PRACTISED_TEXT: dict[str, Any] = {"rounds": 9, "practice": TEXT_PRACTICE}
 TITLES = {"text": "text alone", "plain": "plain", "abs": "ABS", "operations": "ABS, more forms"}
 TITLES |= {"abc": "ABC", "placed": "problems alone, by place"}
 PARTS = ("mixture", "model", "training", "practice")  # of a spec, of which fields can be changed
