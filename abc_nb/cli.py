@@ -96,7 +96,7 @@ def build_parser() -> Parser:
     all_written = "show all that the model writes: a text with its answers, or the table of N x N"
     sub.add_argument("--text", action="store_true", help=all_written)
 
-    sub = command("certify", "prove a model right at every length, or find the shortest problem it gets wrong")
+    sub = command("certify", "prove a model right at every length, or find short problems that it gets wrong")
     add_experiment(sub)
     sub.add_argument("--output", metavar="FILE", help="write the certificate to this file, in JSON")
 
@@ -107,7 +107,7 @@ def build_parser() -> Parser:
     sub = command("notebooks", "run the notebooks in place on the shipped results", profile=False)
     sub.add_argument("notebook", nargs="*", metavar="NOTEBOOK", help="as in 01_data (default: all)")
 
-    sub = command("ship", "copy finished runs into the shipped results")
+    sub = command("ship", "copy a finished run into the shipped results")
     add_experiment(sub)
     sub.add_argument("--weights", action="store_true", help="with the weights")
     return parser

@@ -8,6 +8,7 @@ from abc_nb.certificates.certify import Certificate
 from abc_nb.certificates.practice import practise
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.automaton import certified_automaton
 from abc_nb.problems.rules import Rule
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task, Width, pair
@@ -38,8 +39,10 @@ def spec_of(rule: Rule) -> Spec:
     """What is trained on a rule: a Transformer of one layer, each head of which sees one token.
 
     In a table these are what the rule reads; in one row each operand's token at this place and at the one below. The
-    token written last is the query's own, and needs no head.
+    token written last is the query's own, and needs no head. InputError for a rule that can have no certificate.
     """
+    if not rule.table:
+        certified_automaton(rule)  # so that it is refused before it is trained
     named, changes = ("abs-unpractised", ()) if rule.table else ("decoder-abs-unpractised", IN_ONE_ROW)
     spec = specify_task(Task.of(rule), named, "quick", changes)
     assert isinstance(spec.model.bias, Lines)
@@ -86,7 +89,7 @@ def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9, by_hand
     spec = spec_of(rule)
     if not by_hand:
         spec = replace(spec, model=spec.under(read_out(spec, *plain_model(spec, seed))))
-    model, training = spec.build(seed), replace(spec.training, steps=steps, hold=steps // 2)
+    model, training = spec.build(seed), replace(spec.training, steps=steps, hold=max(1, steps // 2))
     train(model, spec.sampler, training, seed)
     done = practise(model, spec.sampler, replace(training.slower(), steps=100, warmup=10, hold=20), seed, rounds)
     return Taught(model.eval(), spec.sampler, done.certificates[0], tuple(done.wrong))

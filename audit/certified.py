@@ -29,7 +29,7 @@ from audit.studies import ABLATED, BASES, GROUPS, STUDIES
 
 # Models whose training ends with practice, in this order.
 EVERY = ("abs", "exact", "window-cyclic-practised", *PRACTISED_MODELS[1:])
-TABLES_PRACTISED = tuple(name for name, model in TABLES.items() if model.practice)
+TABLES_PRACTISED = tuple(name for name, model in TABLES.items() if model.practised)
 WRONG = ["task", "model", "seed", "problem", "answer", "right"]
 
 

@@ -19,6 +19,7 @@ from abc_nb.analysis.results import Results
 from abc_nb.api import load
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import Line, Lines
+from abc_nb.calibration.of_model import as_mask
 from abc_nb.model.positions import Relative
 from abc_nb.problems.drawing import training_operands
 from abc_nb.problems.sampling import Sampler
@@ -71,7 +72,7 @@ def test_heads_are_counted_once() -> None:
 def test_without_values_the_same_keys_are_open_and_a_wire_stays_as_it_is() -> None:
     run = abc_nb.load("addition-abc-unpractised")
     model, batch = run.model(), run.spec.sampler.test_batch(8, 4, 0)
-    bare = wiring.without_values(model)
+    bare = model.with_bias(as_mask(run.bias()))
     for layer in range(2):
         dense = [each.config.bias.dense(batch.layout, "cross", layer) for each in (model, bare)]
         assert torch.equal(dense[0].isfinite(), dense[1].isfinite())
@@ -83,7 +84,7 @@ def test_without_values_the_same_keys_are_open_and_a_wire_stays_as_it_is() -> No
     with torch.inference_mode():
         logits = [
             each(given.source, given.target[:, :-1], given.layout)
-            for each in (wires.model(), wiring.without_values(wires.model()))
+            for each in (wires.model(), wires.model().with_bias(as_mask(wires.bias())))
         ]
     torch.testing.assert_close(*logits, rtol=0, atol=0)
 

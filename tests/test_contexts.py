@@ -24,10 +24,13 @@ from abc_nb.certificates.spans import SpanContexts
 from abc_nb.certificates.states import States
 from abc_nb.certificates.tables import TableContexts
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.catalogue import carried
 from abc_nb.problems.machines import elementary
+from abc_nb.problems.rules import Input, Rule
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.spans import END, VOCABULARY, Pattern, text_tokens
 from abc_nb.problems.tasks import Width
+from abc_nb.taught import spec_of
 from abc_nb.training.evaluation import evaluating
 
 Seen = dict[
@@ -98,6 +101,22 @@ def test_contexts_of_places_are_those_of_all_problems(task: str, kind: str) -> N
     assert met(contexts, batches()) == tried(contexts)
 
 
+SHIFTED = Rule("shifted", lambda before, here: (before, here), (Input("place", 3),), "abc", notation="symbols")
+CARRIED = carried(2, lambda carry, a, b: carry + a + b)  # what is left over after the last place is not written
+SUMMED = Rule("summed", CARRIED, (Input("place", 2), Input("place", 2)), "01", notation="items")
+
+
+@pytest.mark.parametrize("rule", [SHIFTED, SUMMED], ids=lambda rule: rule.name)
+def test_contexts_of_a_readers_rule_in_one_row_are_those_of_all_problems(rule: Rule) -> None:
+    """Whose output has as many places as its operands, though there is something left over to hand on."""
+    spec, count = spec_of(rule), len(rule.inputs)
+    contexts = NumberContexts(spec.model, spec.sampler)
+    contexts.widest = 5
+    every = ((width, every_operand(spec.task, [width] * count)) for width in range(contexts.narrowest, 6))
+    assert spec.task.grows == 0
+    assert met(contexts, (spec.sampler.batch(operands, width) for width, operands in every)) == tried(contexts)
+
+
 # ---- in a text
 
 
@@ -160,7 +179,7 @@ def test_a_form_whose_rule_says_too_little_is_refused() -> None:
     task = Task("addition", 3)
     less = Task.of(replace(task.rule, grows=0))
     pattern = Pattern(less, "{a}+{b}=")
-    with pytest.raises(InputError, match="results of Addition need 1 places more, not 0"):
+    with pytest.raises(InputError, match="can have 1 more place than its operands, and its rule says 0"):
         SpanContexts(of_keys(keys_of(pattern.layout((2, 2)), 2), ITSELF, 4, 1), 1, pattern)
 
 

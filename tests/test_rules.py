@@ -118,6 +118,19 @@ def test_a_rule_that_writes_no_token_is_named() -> None:
         Task.of(odd).right_answer("1*1")
 
 
+@pytest.mark.parametrize("notation", ["number", "symbols"])
+@pytest.mark.parametrize("alphabet", ["01", "0123456789"])
+def test_a_rule_that_writes_outside_of_its_alphabet_is_named_before_it_is_trained(notation: Any, alphabet: str) -> None:
+    """As one that forgets to take a sum modulo the base."""
+    place, most = Input("place", len(alphabet)), len(alphabet) - 1
+    odd = Rule("odd", lambda carry, *digits: (carry + sum(digits), carry), (place, place), alphabet, notation=notation)
+    with pytest.raises(InputError, match=f"odd writes token {most + 1}, but its alphabet has tokens 0 to {most}"):
+        spec_of(odd)
+    table = Rule("odd", lambda _, here: (here + 2, _), (PLACE, ROW), "01", (operand(0),))
+    with pytest.raises(InputError, match="odd writes cell 3, but it has cells 0 to 1"):
+        Task.of(table).right_answer("1*1")
+
+
 @pytest.mark.parametrize("name", ["successor", "addition", "n-by-1", "n-by-2", "parity", "listops-max"])
 @pytest.mark.parametrize("base", [2, 3])
 def test_how_much_a_result_grows_follows_from_the_rule(name: str, base: int) -> None:

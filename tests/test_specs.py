@@ -132,6 +132,11 @@ def test_a_field_of_a_language_model_can_be_set_and_gives_another_key(change: st
     assert own.digest != usual.digest and own.name == f"language-abs --set {change}"
 
 
+def test_a_whole_number_is_the_same_value_as_a_fraction() -> None:
+    assert spec("addition-vanilla", "smoke", ["model.dropout=0"]).digest == spec("addition-vanilla", "smoke").digest
+    assert spec("addition-vanilla", "smoke", ["training.clip=1"]).digest == spec("addition-vanilla", "smoke").digest
+
+
 def test_a_bias_made_by_hand_follows_the_size_that_is_set() -> None:
     own = spec("addition-decoder-abs", changes=["model.heads=4", "model.decoder_layers=1"])
     assert own.model.bias.heads == 4 and {line.layer for line in own.model.bias.lines} == {0}  # type: ignore[attr-defined]
@@ -147,6 +152,12 @@ def test_a_bias_made_by_hand_follows_the_size_that_is_set() -> None:
         ("model.position=Rotate", "'Rotate' is not possible as position of a ModelConfig"),
         ("accept=high", "'high' is not possible as accept of a Spec"),
         ("model.heads=7", "7 heads cannot share a width of 64"),
+        ("model.width=-64", "-64 is not possible as width of a ModelConfig: give 1 or more"),
+        ("model.decoder_layers=0", "0 is not possible as decoder_layers"),
+        ("model.dropout=1", "a dropout of 1.0 leaves nothing"),
+        ('model.position={"type": "Sinusoidal", "period": -3}', "-3 is not possible as period of a Sinusoidal"),
+        ('model.position={"type": "Relative", "clip": -1}', "-1 is not possible as clip"),
+        ('model.bias={"type": "Window", "w": -1, "sides": "one"}', "-1 is not possible as w of a Window"),
         ("identity=3", "a field is one of"),
         ("practice=3", "is not made from another model in this way"),
         ('model.bias={"type": "Wall"}', "unknown configuration type 'Wall'"),

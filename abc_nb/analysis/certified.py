@@ -54,7 +54,7 @@ def name_of(record: Mapping[str, Any]) -> Name | None:
 
 
 def rows(found: Results, models: Sequence[str] = PRACTISED_MODELS, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
-    """The rows of `table` of some models and tasks, each task in its usual base."""
+    """The rows of `certificates_table` of some models and tasks, each task in its usual base."""
     every = certificates_table(found)
     usual = every.base == every.task.map(lambda task: Task(task).base)
     return every[every.model.isin(models) & every.task.isin(tasks) & usual].reset_index(drop=True)

@@ -12,7 +12,7 @@ from abc_nb.training.evaluation import evaluating
 def contexts_met(run: Run, problem: str) -> pd.DataFrame:
     """The contexts that a typed problem meets, a row an output token.
 
-    Columns: `output`, counted from 1; the tokens of the context by name (see `names_of`), from the lowest place on,
+    Columns: `output`, counted from 1; the tokens of the context by name (see `token_names`), from the lowest place on,
     empty where it has none; `writes`, the right token; and `margin`.
     """
     batch, model, parts = run.spec.sampler.typed_batch(problem), run.model(), []

@@ -4,14 +4,13 @@ A head with one line sees one key at each step. Softmax gives that key the weigh
 head is a wire. Heads whose line is on a symbol, such as the sign, see the same token at every step.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from abc_nb.analysis.results import Results
 from abc_nb.bias.lines import Lines
-from abc_nb.model.transformer import Transformer
+from abc_nb.calibration.of_model import as_mask
 from abc_nb.runs.store import Run
 from abc_nb.specs.names import ARITHMETIC
 from abc_nb.training.evaluation import evaluate
@@ -50,20 +49,13 @@ def of_run(run: Run) -> dict[str, Any]:
     }
 
 
-def without_values(model: Transformer) -> Transformer:
-    """The same weights under the same open keys, each of which has the bias 0."""
-    bias = model.config.bias
-    assert isinstance(bias, Lines)
-    return model.with_bias(replace(bias, lines=tuple(replace(line, value=0.0) for line in bias.lines)))
-
-
 def mask_alone(found: Results) -> pd.DataFrame:
     """Models whose lines have values, once these are set to 0: percent right by length, a row per run."""
     rows = []
     for run in found.existing([f"{task}-abc" for task in ARITHMETIC]):
         bias = run.bias()
         if run.weights and bias is not None and any(line.value for line in bias.lines):
-            tested = evaluate(without_values(run.model()), run.spec.sampler, MASK_TESTS)
+            tested = evaluate(run.model().with_bias(as_mask(bias)), run.spec.sampler, MASK_TESTS)
             right = dict(zip(tested.length.map("{} digits".format), 100 * tested.accuracy, strict=True))
             rows.append({"task": run.spec.identity.task, "seed": run.seed} | right)
     return pd.DataFrame(rows)

@@ -37,7 +37,7 @@ class Counterexample:
 
 
 def shortest_first(model: Transformer, sampler: Sampler, problems: Sequence[Candidate]) -> list[Counterexample]:
-    """Those of some problems that the model gets wrong, the shortest first, at most SHOWN."""
+    """Those of some problems that the model gets wrong, the shortest first, at most COUNTEREXAMPLES_SOUGHT."""
     task, shown = sampler.task, dict[str, Counterexample]()
     waiting = sorted(problems, key=lambda problem: (problem.zeros, len(task.typed(problem.operands, problem.zeros))))
     while waiting and len(shown) < COUNTEREXAMPLES_SOUGHT:

@@ -31,9 +31,12 @@ class PlaceContexts(Contexts):
     def __init__(self, config: ModelConfig, task: Task, token: Callable[[str], int], start: str, end: str) -> None:
         """`token` gives the tokens of symbols, as of those that stand before the first output and are the last one."""
         self.config, self.task, self.automaton = config, task, certified_automaton(task.rule)
-        if self.automaton.grows > task.grows:
-            places = self.automaton.grows
-            raise InputError(f"no certificate: results of {task.title} need {places} places more, not {task.grows}")
+        grows = self.automaton.grows if self.ends or task.pads else 0
+        if grows > task.grows:
+            raise InputError(
+                f"no certificate: a result of {task.title} can have {grows} more place{'s' * (grows > 1)} than its "
+                f"operands, and its rule says {task.grows}"
+            )
         self.token, self.start, self.end = token, start, token(end)
         self.unrolled = lru_cache(maxsize=256)(self.trees)
 

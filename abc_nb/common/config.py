@@ -82,6 +82,13 @@ def check_fields(value: Any) -> None:
             raise InputError(f"{own!r} is not possible as {name} of a {kind.__name__}{accepted}")
 
 
+def check_least(value: Any, **least: int) -> None:
+    """InputError if a field of a configuration is smaller than it may be; None is no number."""
+    for name, smallest in least.items():
+        if (own := getattr(value, name)) is not None and own < smallest:
+            raise InputError(f"{own} is not possible as {name} of a {type(value).__name__}: give {smallest} or more")
+
+
 hints = cache(get_type_hints)  # of a class, by field
 
 

@@ -1,7 +1,7 @@
 """A bias on the attention of a causal language model of `transformers`, and the proof that it acts there as it should.
 
-While a bias is attached, every layer's attention goes through `biased_attention`, this package's own attention with
-the layer's bias. The bias holds the causal mask too.
+While a bias is attached, every layer's attention goes through `biased_attention`, which is the model's usual
+attention, or FlexAttention, with the layer's bias added. The bias holds the causal mask too.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def attach(
     register_attention()
     handle = Attached(model, setting)
     try:
-        prove(model, handle)
+        check_effect(model, handle)
         if (spans is not None or period is not None) and "position_ids" not in handle.names:
             raise InputError(f"{type(model).__name__} takes no position_ids: its tokens stand where it counts them")
         first = OfText(bias, ()) if spans is not None else OfProblem(bias, setting.layout, period)
@@ -108,7 +108,7 @@ def check_model(model: Any) -> None:
         )
 
 
-def prove(model: Any, handle: Attached) -> None:
+def check_effect(model: Any, handle: Attached) -> None:
     """Put the handle's attention on the model; InputError unless it does what a bias should.
 
     Two rows of tokens are run, which differ in one token. A zero bias leaves the logits as they are; no token sees one

@@ -1,4 +1,4 @@
-"""Rules, tasks, layouts, sampled and typed problems. The files here are loaded, and rules under `@named` known by name.
+"""Rules, tasks, layouts, sampled and typed problems. All files here are loaded; a rule under `@known_as` has a name.
 
 `rules` says what a rule is, and `catalogue` has this project's.
 """

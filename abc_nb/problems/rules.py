@@ -179,7 +179,7 @@ class Rule:
         state, output = self.start, []
         for place in range(operands[0].shape[1]):
             token, state = self.step(state, *(digits[:, place] for digits in operands[: self.long_operands]), *factor)
-            output.append(token)
+            output.append(np.broadcast_to(token, len(operands[0])))  # a state alone is one number
         return np.stack(output, axis=1)
 
     def cells_of(self, operands: Sequence[Digits], rows: int, columns: int) -> np.ndarray:
@@ -197,6 +197,8 @@ class Rule:
             cells[number] = self.step(self.start, *values)[0]
         if (cells < 0).any():
             raise InputError(f"{self.name} writes no token in a cell where it says that nothing can stand")
+        if (cells >= self.cell_count).any():
+            raise InputError(f"{self.name} writes cell {cells.max()}, but it has cells 0 to {self.cell_count - 1}")
         return np.moveaxis(cells.reshape(rows, columns, samples), -1, 0)
 
 

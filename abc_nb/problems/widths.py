@@ -47,8 +47,11 @@ class Widths:
 
     @cached_property
     def grows(self) -> int:
-        """Places that the result can need more than the operands: those after which all that is handed on is used."""
-        if self.table or self.rule.grows is not None:
+        """Places that the result can need more than the operands: those after which all that is handed on is used.
+
+        None in a list or in symbols, which have as many items as the operands: what is left over is not written.
+        """
+        if not self.pads or self.rule.grows is not None:
             return self.rule.grows or 0
         return automaton_of(self.rule).grows
 

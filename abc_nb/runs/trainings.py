@@ -165,7 +165,7 @@ def language_model(spec: LanguageSpec, seed: int, parent: Run | None, folder: Pa
         history += [row | {"step": steps + row["step"]} for row in rounds.history]
         facts["practised"] = {"text": text_loss(model), "steps": rounds.step, "rounds": done.rounds}
         facts["practised"]["seconds"] = round(rounds.seconds, 1)
-        facts["wrong"] = done.wrong  # contexts, a list a look: of each form
+        facts["wrong"] = done.wrong  # contexts of all forms, a number for each time they were tried
         steps, seconds = steps + rounds.step, seconds + rounds.seconds
     facts["text"] = text_loss(model, 256)
     return Trained(model, steps, seconds, history, bias, facts=facts, certificates=certificates)

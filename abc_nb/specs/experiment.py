@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pandas as pd
 import torch
@@ -12,7 +12,7 @@ import torch
 from abc_nb.bias import Bias
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.certificates.contexts import Contexts
-from abc_nb.common.config import classes, digest, from_data, to_data
+from abc_nb.common.config import classes, digest, from_data, hints, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import PositionEncoding
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -145,7 +145,9 @@ def changed(value: Configuration, prefix: str, changes: Sequence[str]) -> Config
         if not sign or name not in known:
             typed = f"{prefix}.{change}".removeprefix(".")
             raise InputError(f"cannot set {typed!r}: give FIELD=VALUE, where a field is one of {', '.join(known)}")
-        value = replace(value, **{name: value_of(text)})  # type: ignore[type-var]
+        new, kind = value_of(text), cast(Any, type(value))
+        new = float(new) if hints(kind)[name] is float and isinstance(new, int) else new  # 0 is 0.0: one digest
+        value = replace(value, **{name: new})  # type: ignore[type-var]
     return value
 
 

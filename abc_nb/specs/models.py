@@ -39,7 +39,7 @@ class Model:
     start: Start = "parent"  # the weights at the beginning, where there is a parent
     accept: float = 0.0  # validation accuracy below which more lines are read and the model is trained anew
     rank: int = 0  # of a low-rank change of the parent's queries and keys
-    practice: bool = False  # training on with what the parent gets wrong, until it is certified
+    practised: bool = False  # training on with what the parent gets wrong, until it is certified
     tested: str = "curve"  # at which lengths: a key of `TESTS`
     size: Mapping[str, Any] = field(default_factory=dict)  # fields of the model's size that are not the profile's
     regime: Regime | None = None  # tight, padded or unpadded, where it is not the profile's
@@ -78,7 +78,7 @@ def decoder_only(model: Model, **changes: Any) -> Model:
 
 def practised_model(parent: str, model: Model) -> Model:
     """The same model trained on until it is certified: the last part of ABS and of ABC."""
-    return replace(model, parent=parent, practice=True, training=recipes.PRACTICE)
+    return replace(model, parent=parent, practised=True, training=recipes.PRACTICE)
 
 
 def all_practised(models: Models) -> Models:
@@ -92,7 +92,7 @@ def all_practised(models: Models) -> Models:
 
 def before_practice(models: Models) -> Models:
     """The models that practice begins with, by titles that say so."""
-    parents = [model.parent for model in models.values() if model.practice]
+    parents = [model.parent for model in models.values() if model.practised]
     return {name: replace(models[name], title=f"{models[name].title}{BEFORE}") for name in parents}
 
 

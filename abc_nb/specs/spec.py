@@ -118,7 +118,7 @@ def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec
     """A spec from its parts: the profile's settings, the task's and the model's over them, and changes over all."""
     task = Task(identity.task, identity.base)
     model = models_of(task)[identity.model]
-    if model.practice:
+    if model.practised:
         return practised_spec(identity, model, profile, changes)
     has_parent = model.calibration is not None or model.rank > 0
     for change in changes:

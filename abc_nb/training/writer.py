@@ -116,7 +116,7 @@ def logits_of_texts(
 
 
 def passes(model: Transformer, tokens: Sequence[int], spans: Spans, cache: Cache) -> Iterator[Tensor]:
-    """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, `BLOCK` at a time."""
+    """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, `TOKENS_AT_ONCE` at a time."""
     check_memory(model, len(tokens))
     with evaluating(model) as device:
         for first in range(cache.count, len(tokens), TOKENS_AT_ONCE):

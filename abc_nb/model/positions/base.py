@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from abc_nb.common.config import check_least
 from abc_nb.problems.layouts import Layout
 
 
@@ -83,6 +84,9 @@ class Sinusoidal(PositionEncoding):
     """Sines and cosines of the index, modulo a period if there is one (Vaswani et al. 2017, section 3.5; v4 3.1)."""
 
     period: int | None = None
+
+    def __post_init__(self) -> None:
+        check_least(self, period=1)
 
     def embedding(self, index: Tensor, width: int) -> Tensor:
         index = index if self.period is None else index % self.period
