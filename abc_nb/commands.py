@@ -18,7 +18,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.runs import runner, store
 from abc_nb.runs.store import Run
-from abc_nb.specs.experiment import LANGUAGE, AnySpec
+from abc_nb.specs.experiment import LANGUAGE, BaseSpec
 from abc_nb.specs.names import matching
 from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import with_intervals
@@ -42,7 +42,7 @@ def show_tests(rows: pd.DataFrame) -> None:
     show(with_intervals(rows.filter(["task", "length", "samples", "correct"])))
 
 
-def experiments(arguments: Namespace) -> list[AnySpec]:
+def experiments(arguments: Namespace) -> list[BaseSpec]:
     """Those of a pattern, as a profile has them; where it has some, those that it lacks are left out."""
     names = matching(arguments.pattern)
     there = [name for name in names if name.task != LANGUAGE or arguments.profile == "quick"]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from abc_nb.problems.rules import EDGE, OUTPUT, Address, Rule, Where
+from abc_nb.problems.rules import EDGE, OUTPUT, Address, Rule, WrittenCell
 
 ENTRIES, JOINED = 5 * 10**6, 2 * 10**7  # of a relation and of what is joined: in larger ones all count as possible
 Standing = tuple[bool, ...]
@@ -100,10 +100,10 @@ class Cells:
         return np.flatnonzero(np.any([one.table([], self.rule.cell_count) for one in alike], axis=0))
 
     @lru_cache(maxsize=2**16)  # noqa: B019 (few of them)
-    def pattern(self, where: Where) -> Standing:
+    def pattern(self, where: WrittenCell) -> Standing:
         return tuple(where.reads(self.rule, at) is not None for at in self.rule.reads)
 
-    def at(self, where: Where, offset: Offset) -> Standing | None:
+    def at(self, where: WrittenCell, offset: Offset) -> Standing | None:
         """The pattern of the cell at an offset; None outside of the table."""
         row, column = where.row + offset[0], where.column + offset[1]
         inside = 0 <= row < where.rows and 0 <= column < where.columns
@@ -119,7 +119,7 @@ class Cells:
         most = 4 * self.reach + 3
         for rows, columns in product(range(1, most + 1), range(1 + self.rule.wider(1), most + 1)):
             for row, column in product(range(rows), range(columns)):
-                where = Where(row, column, rows, columns)
+                where = WrittenCell(row, column, rows, columns)
                 near = tuple(self.at(where, (at.rows, at.columns)) for _, at in self.cell_reads)
                 around.setdefault(self.pattern(where), set()).add(near)
         relations, before = {pattern: Relation(self.rule, pattern) for pattern in around}, -1
@@ -146,7 +146,9 @@ class Cells:
         """Which operands hold something."""
         return tuple(there for there, at in zip(pattern, self.rule.reads, strict=False) if at.operand != OUTPUT)
 
-    def situation(self, where: Where, shown: Mapping[ReadKey, Hashable], cells: Mapping[Offset, Hashable]) -> Situation:
+    def situation(
+        self, where: WrittenCell, shown: Mapping[ReadKey, Hashable], cells: Mapping[Offset, Hashable]
+    ) -> Situation:
         """What must hold of the variables that are `shown` there, by key, and of the `cells` among them."""
         patterns = {offset: self.at(where, offset) for offset in cells}
         factors = {at: self.factor(at, pattern, cells[at], shown) for at, pattern in patterns.items() if pattern}
@@ -162,7 +164,7 @@ class Cells:
         return factor._replace(reads=tuple(read for read in factor.reads if read[1] in kept))
 
     def together(
-        self, where: Where, at: Offset, shown: Mapping[ReadKey, Hashable], factors: Mapping[Offset, Factor]
+        self, where: WrittenCell, at: Offset, shown: Mapping[ReadKey, Hashable], factors: Mapping[Offset, Factor]
     ) -> Together:
         """The factors of a hidden cell and of the shown ones that read it, without what only one of them reads."""
         pattern, key = self.at(where, at), (OUTPUT, *at)

@@ -33,7 +33,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import EOS, SOS, Layout
-from abc_nb.problems.rules import EDGE, OUTPUT, Address, Where
+from abc_nb.problems.rules import EDGE, OUTPUT, Address, WrittenCell
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Width
 
@@ -62,8 +62,8 @@ class Steps:
             distinct = dict.fromkeys((line.direction, line.span, line.offset) for line in chosen)
             self.opened[name] = [*distinct], by_query(on_lines(chosen, self.layout, name, bias.heads), bias.heads)
 
-    def where(self, step: int) -> Where:
-        return Where(step // self.columns, step % self.columns, self.rows, self.columns)
+    def where(self, step: int) -> WrittenCell:
+        return WrittenCell(step // self.columns, step % self.columns, self.rows, self.columns)
 
     def root(self, step: int) -> Node:
         reads = [(atom, at) for atom, at in zip(self.needed(step), self.task.rule.reads, strict=True) if atom]
@@ -178,12 +178,12 @@ class TableContexts(Contexts):
         shown = tuple(self.given(where, atom) for atom in names)
         return Shape(root, names, label, case=Case(where.row == 0, where.column == 0, tuple(needed), shown))
 
-    def offset(self, where: Where, atom: Atom) -> Offset:
+    def offset(self, where: WrittenCell, atom: Atom) -> Offset:
         """How far away a cell stands; before one in the first column stands the last cell of the row above."""
         index = where.row * where.columns + where.column + atom[1] * where.columns + atom[2]
         return index // where.columns - where.row, index % where.columns - where.column
 
-    def given(self, where: Where, atom: Atom) -> tuple[bool, ...]:
+    def given(self, where: WrittenCell, atom: Atom) -> tuple[bool, ...]:
         """Which operands hold something where a cell stands; of an operand written by cell, whether its mark stands."""
         if atom[0] == "by cell":
             return ((where.column - atom[2]) % where.columns == where.columns - 1,)

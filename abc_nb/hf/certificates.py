@@ -23,7 +23,7 @@ from abc_nb.bias.base import CLOSED
 from abc_nb.certificates.contexts import Block, Shape
 from abc_nb.certificates.practice import QUICK, Practised, as_rounded, until_certified
 from abc_nb.certificates.spans import SpanContexts
-from abc_nb.hf.contexts import Answers, Attending, TextContexts, concatenated
+from abc_nb.hf.contexts import AnswerBlock, Answers, Attending, concatenated
 from abc_nb.language.mixture import draw
 from abc_nb.problems.sampling import TRAIN, generator
 from abc_nb.problems.spans import END
@@ -182,15 +182,15 @@ def wrong_problem(known: SpanContexts, blocks: list[tuple[Shape, Block]], margin
     return next((known.pattern.problem(operands) for operands in known.problems(wrong)), "")
 
 
-def leads(answers: Answers, contexts: TextContexts) -> Tensor:
+def leads(answers: Answers, contexts: AnswerBlock) -> Tensor:
     """By how much the right token of each context leads, (N,)."""
     logits, right = answers(contexts), answers.tokens[contexts.right][:, None]
     return (logits.gather(1, right) - logits.scatter(1, right, CLOSED).amax(1, keepdim=True))[:, 0].cpu()
 
 
-def random_contexts(answers: Answers, rng: np.random.Generator, count: int) -> TextContexts:
+def random_contexts(answers: Answers, rng: np.random.Generator, count: int) -> AnswerBlock:
     """The contexts of at least so many answers' tokens of random problems."""
-    parts = list[TextContexts]()
+    parts = list[AnswerBlock]()
     while sum(len(part.right) for part in parts) < count:
         pattern = answers.bias.patterns[int(rng.integers(len(answers.bias.patterns)))]
         operands = draw(pattern, [int(rng.integers(1, TRAINED + 1)) for _ in pattern.short], rng)

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-class TextContexts(NamedTuple):
+class AnswerBlock(NamedTuple):
     """What answers' tokens see, in numbers of characters."""
 
     before: Tensor  # (N,): the character of the answer, or the `=`, that each follows
     seen: Tensor  # (N, H, A): what is added to a head's logits of the problem's characters; minus infinity: unseen
     right: Tensor  # (N,): the character that is right after each, as far as it is known
 
-    def part(self, rows: Tensor) -> TextContexts:
-        return TextContexts(*(numbers[rows] for numbers in self))
+    def part(self, rows: Tensor) -> AnswerBlock:
+        return AnswerBlock(*(numbers[rows] for numbers in self))
 
     def sequence(self) -> tuple[Tensor, Tensor]:
         """One sequence with every character once, and after them the contexts, which see those that they open.
@@ -54,9 +54,9 @@ class TextContexts(NamedTuple):
         return torch.cat([torch.arange(characters), self.before]), added
 
 
-def concatenated(parts: Sequence[TextContexts]) -> TextContexts:
+def concatenated(parts: Sequence[AnswerBlock]) -> AnswerBlock:
     """Contexts one after the other."""
-    return TextContexts(*map(torch.cat, zip(*parts, strict=True)))
+    return AnswerBlock(*map(torch.cat, zip(*parts, strict=True)))
 
 
 def seen_through(keys: Tensor, bias: Tensor, characters: int) -> Tensor:
@@ -86,11 +86,11 @@ class Answers(nn.Module):
         tokens = [token_of(tokenizer, character) for character in self.characters]
         self.register_buffer("tokens", torch.tensor(tokens), persistent=False)
 
-    def forward(self, contexts: TextContexts, tokens: Tensor | None = None) -> Tensor:
+    def forward(self, contexts: AnswerBlock, tokens: Tensor | None = None) -> Tensor:
         """Logits (N, V) of the token after each context, or of some `tokens` alone."""
         raise NotImplementedError
 
-    def contexts(self, pattern: Pattern, lengths: tuple[int, ...], text: str, first: int, last: int) -> TextContexts:
+    def contexts(self, pattern: Pattern, lengths: tuple[int, ...], text: str, first: int, last: int) -> AnswerBlock:
         """Those of the steps `first` to `last` - 1 of a problem with numbers of these lengths.
 
         `text` is the problem with its answer, up to the token before the last step or to the last step's own.
@@ -100,9 +100,9 @@ class Answers(nn.Module):
         characters = torch.tensor([self.characters.index(character) for character in text])
         before, right = characters[start + first : start + last], characters[start + first + 1 : start + last + 1]
         seen = seen_through(characters[keys.index[first:last]], keys.value[:, first:last], len(self.characters))
-        return TextContexts(before, seen, right)
+        return AnswerBlock(before, seen, right)
 
-    def contexts_of(self, shape: Shape, block: Block) -> TextContexts:
+    def contexts_of(self, shape: Shape, block: Block) -> AnswerBlock:
         """Contexts of one shape of `SpanContexts` of one layer: tokens of a problem see themselves alone there."""
         characters = {character: number for number, character in enumerate(self.characters)}
         numbers = np.array([characters.get(character, -1) for character in VOCABULARY])
@@ -112,7 +112,7 @@ class Answers(nn.Module):
             for key in (shape.root.before, *(key for _, key in shape.root.cross))
         )
         seen = seen_through(torch.stack(keys, 1), bias[:, None].expand(-1, len(block), -1), len(self.characters))
-        return TextContexts(before, seen, torch.from_numpy(numbers[block.right]))
+        return AnswerBlock(before, seen, torch.from_numpy(numbers[block.right]))
 
 
 def tokens_at(key: Node | Token, shape: Shape, values: np.ndarray) -> np.ndarray:
@@ -176,7 +176,7 @@ class Attending(Answers):
         with evaluating(self):
             self.check_place(reader)
 
-    def forward(self, contexts: TextContexts, tokens: Tensor | None = None, place: int = 0) -> Tensor:
+    def forward(self, contexts: AnswerBlock, tokens: Tensor | None = None, place: int = 0) -> Tensor:
         """The same, of problems at any one position."""
         where, added = contexts.sequence()
         handle = attached(self.model)

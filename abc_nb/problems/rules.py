@@ -188,7 +188,7 @@ class Rule:
         cells, nothing = np.empty((rows * columns, samples), np.int64), np.full(samples, EDGE)
         tokens = [np.ascontiguousarray(digits.T) for digits in operands]
         for number in range(rows * columns):
-            at = Where(*divmod(number, columns), rows, columns)
+            at = WrittenCell(*divmod(number, columns), rows, columns)
             stands = (at.reads(self, address) for address in self.reads)
             values = (
                 nothing if there is None else (cells if there.operand == OUTPUT else tokens[there.operand])[there.place]
@@ -202,14 +202,14 @@ class Rule:
         return np.moveaxis(cells.reshape(rows, columns, samples), -1, 0)
 
 
-class Stands(NamedTuple):
+class ReadToken(NamedTuple):
     """Where a token stands: in an operand, at a place, or in the table (OUTPUT), as a cell counted row by row."""
 
     operand: int
     place: int
 
 
-class Where(NamedTuple):
+class WrittenCell(NamedTuple):
     """Where a token is written in a table; the end stands in the row after the last."""
 
     row: int
@@ -221,16 +221,16 @@ class Where(NamedTuple):
     def end(self) -> bool:
         return self.row == self.rows
 
-    def reads(self, rule: Rule, address: Address) -> Stands | None:
+    def reads(self, rule: Rule, address: Address) -> ReadToken | None:
         """What stands at an address; None where nothing can be read."""
         row, column = self.row + address.rows, self.column + address.columns
         if address.operand == OUTPUT:
             inside = 0 <= row < self.rows and 0 <= column < self.columns
-            return Stands(OUTPUT, row * self.columns + column) if inside else None
+            return ReadToken(OUTPUT, row * self.columns + column) if inside else None
         given = rule.inputs[address.operand]
         place, places = self.place_in_operand(given.along, address), self.places(rule, given)
         marked = given.mark is not None and place % self.columns == self.columns - 1
-        return Stands(address.operand, place) if 0 <= place < places and not marked else None
+        return ReadToken(address.operand, place) if 0 <= place < places and not marked else None
 
     def place_in_operand(self, along: Along, address: Address) -> int:
         """Where a token that is read stands in its operand, which runs along places, rows or cells."""

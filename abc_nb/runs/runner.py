@@ -16,13 +16,13 @@ from abc_nb.model import compiled
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.runs.trainings import Trained, train_run
-from abc_nb.specs.experiment import AnySpec
+from abc_nb.specs.experiment import BaseSpec
 from abc_nb.training.fit import Report
 
 PACKAGES = ("torch", "numpy", "pandas", "safetensors")
 
 
-def ensure(spec: AnySpec, seed: int, report: Report | None = None) -> Run:
+def ensure(spec: BaseSpec, seed: int, report: Report | None = None) -> Run:
     """The finished run, trained now if it is not there. Two processes do not do it twice."""
     run = store.find(spec, seed, ("runs",))
     if run is not None:
@@ -31,7 +31,7 @@ def ensure(spec: AnySpec, seed: int, report: Report | None = None) -> Run:
         return store.find(spec, seed, ("runs",)) or make(spec, seed, report)
 
 
-def untrained(spec: AnySpec, seed: int) -> list[AnySpec]:
+def untrained(spec: BaseSpec, seed: int) -> list[BaseSpec]:
     """What is to be made for a run made here, in order: nothing, or the run, after parents that are nowhere."""
     if store.find(spec, seed, ("runs",)):
         return []
@@ -40,7 +40,7 @@ def untrained(spec: AnySpec, seed: int) -> list[AnySpec]:
 
 
 @one_thread()
-def make(spec: AnySpec, seed: int, report: Report | None = None) -> Run:
+def make(spec: BaseSpec, seed: int, report: Report | None = None) -> Run:
     """Train, or go on from the last checkpoint, evaluate, and move the folder into place once it is whole."""
     folder = paths.runs() / ".partial" / spec.key(seed)
     folder.mkdir(parents=True, exist_ok=True)

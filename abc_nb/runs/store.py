@@ -36,7 +36,7 @@ from abc_nb.model.eight_bits import packed, unpacked
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.experiment import AnySpec
+from abc_nb.specs.experiment import BaseSpec
 from abc_nb.specs.names import how_to_train
 from abc_nb.training.evaluation import with_intervals
 
@@ -58,7 +58,7 @@ Data = dict[str, Any]
 class Run:
     """The result of an experiment for one seed, made here or shipped."""
 
-    spec: Any  # an `AnySpec`: of arithmetic a `Spec`, of language a `LanguageSpec`
+    spec: Any  # a `BaseSpec`: of arithmetic a `Spec`, of language a `LanguageSpec`
     seed: int
     record: Mapping[str, Any] = field(compare=False, repr=False)
     folder: Path  # of its files; of a shipped run, the folder of all shipped results
@@ -147,7 +147,7 @@ def tensors_checksum(tensors: Mapping[str, Tensor]) -> str:
 
 
 def record_of(
-    spec: AnySpec,
+    spec: BaseSpec,
     seed: int,
     facts: Mapping[str, Any],
     tables: Mapping[str, pd.DataFrame],
@@ -185,7 +185,7 @@ def by_row(data: Any) -> Any:
 # ---- finding runs
 
 
-def find(spec: AnySpec, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
+def find(spec: BaseSpec, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
     """The finished run, made here or else shipped, as far as `origins` has these."""
     folder = paths.runs() / spec.key(seed)
     if "runs" in origins and folder.exists():
@@ -198,13 +198,13 @@ def find(spec: AnySpec, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | N
     return Run(spec, seed, record, paths.SHIPPED, *((paths.SHIPPED / tensors[0], tensors[1]) if tensors else ()))
 
 
-def with_weights(spec: AnySpec, seed: int) -> Run | None:
+def with_weights(spec: BaseSpec, seed: int) -> Run | None:
     """The same if it has weights, which training can go on from and which can be looked at."""
     run = find(spec, seed)
     return run if run is not None and run.weights is not None else None
 
 
-def read_run(spec: AnySpec, seed: int, folder: Path) -> Run:
+def read_run(spec: BaseSpec, seed: int, folder: Path) -> Run:
     """The run in a folder; InputError if that is not what was written there."""
     try:
         record = json.loads((folder / RECORD).read_bytes())
@@ -216,7 +216,7 @@ def read_run(spec: AnySpec, seed: int, folder: Path) -> Run:
     return Run(spec, seed, record, folder, folder / WEIGHTS)
 
 
-def seeds(spec: AnySpec) -> list[int]:
+def seeds(spec: BaseSpec) -> list[int]:
     """The seeds for which there is a finished run, made here or shipped."""
     before, after = spec.key(0).rsplit("seed0", 1)
     keys = [*(path.parent.name for path in paths.runs().glob(f"*/{RECORD}")), *shipped_lines(paths.SHIPPED)]

@@ -11,10 +11,10 @@ import torch
 from abc_nb.common import paths
 from abc_nb.common.errors import reason
 from abc_nb.runs import runner
-from abc_nb.specs.experiment import AnySpec
+from abc_nb.specs.experiment import BaseSpec
 from abc_nb.training.status import Status
 
-Job = tuple[AnySpec, int]  # an experiment and a seed
+Job = tuple[BaseSpec, int]  # an experiment and a seed
 
 
 def workers() -> int:
@@ -56,12 +56,12 @@ def sweep(jobs: Sequence[Job], processes: int | None = None) -> list[str]:
     return failures
 
 
-def depth(experiment: AnySpec) -> int:
+def depth(experiment: BaseSpec) -> int:
     """How many trainings come before it."""
     return 1 + depth(experiment.parent) if experiment.parent else 0
 
 
-def attempt(experiment: AnySpec, seed: int, runs: str) -> tuple[str, str]:
+def attempt(experiment: BaseSpec, seed: int, runs: str) -> tuple[str, str]:
     """Make one run, in whatever process this is: its name, and a sentence if it failed."""
     os.environ["ABC_NB_RUNS"] = runs
     name = f"{experiment.name} seed {seed}"

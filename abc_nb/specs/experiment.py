@@ -49,7 +49,7 @@ def usual_base(task: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnySpec:
+class BaseSpec:
     """What every kind of spec has: an identity, and fields of which all that a run depends on, but its seed."""
 
     model: ModelConfig

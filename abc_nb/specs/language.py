@@ -22,7 +22,7 @@ from abc_nb.model.positions import Rotary
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.spans import VOCABULARY, Pattern
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.experiment import LANGUAGE, AnySpec, Name, changed
+from abc_nb.specs.experiment import LANGUAGE, BaseSpec, Name, changed
 from abc_nb.training.recipe import TrainingConfig
 
 FORMS = {"addition": "{a}+{b}=", "n-by-1": "{a}*{d}=", "successor": "succ({a})=", "parity": "parity({bits})="}
@@ -57,7 +57,7 @@ def patterns(forms: Mapping[str, str] = FORMS) -> tuple[Pattern, ...]:
 
 
 @dataclass(frozen=True)
-class LanguageSpec(AnySpec):
+class LanguageSpec(BaseSpec):
     """All that determines a run of a language model, but for its seed."""
 
     mixture: Mixture

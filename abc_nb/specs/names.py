@@ -7,7 +7,7 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.problems.catalogue import PROGRAM, REGISTRY
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.experiment import LANGUAGE, AnySpec, Name
+from abc_nb.specs.experiment import LANGUAGE, BaseSpec, Name
 from abc_nb.specs.language import language_models
 from abc_nb.specs.models import models_of
 
@@ -45,9 +45,9 @@ def matching(pattern: str) -> list[Name]:
 # ---- how an experiment is trained
 
 
-def train_command(experiment: AnySpec | Name, seed: int = 0, profile: str = "quick") -> str:
+def train_command(experiment: BaseSpec | Name, seed: int = 0, profile: str = "quick") -> str:
     """What to type to train an experiment."""
-    if isinstance(experiment, AnySpec):
+    if isinstance(experiment, BaseSpec):
         identity, profile = experiment.identity, experiment.profile
     else:
         identity = experiment
@@ -63,6 +63,6 @@ def program_of(identity: Name) -> str:
     return model.program if model and model.program != PROGRAM else REGISTRY[identity.task].program
 
 
-def how_to_train(experiment: AnySpec, seed: int) -> str:
+def how_to_train(experiment: BaseSpec, seed: int) -> str:
     """The advice where a run is not there; an installed package cannot train."""
     return f"run `{train_command(experiment, seed)}` first" + " in the project's checkout" * (not paths.CHECKOUT)

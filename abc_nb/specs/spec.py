@@ -20,7 +20,7 @@ from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.experiment import LANGUAGE, AnySpec, Name, changed, within
+from abc_nb.specs.experiment import LANGUAGE, BaseSpec, Name, changed, within
 from abc_nb.specs.language import language_models, language_spec
 from abc_nb.specs.models import PERIOD, Model, layers, models_of
 from abc_nb.specs.names import every_name, parse
@@ -36,7 +36,7 @@ MOST_TOKENS = 2 * 10**6  # of a test problem's output
 
 
 @dataclass(frozen=True)
-class Spec(AnySpec):
+class Spec(BaseSpec):
     """All that determines a run of arithmetic, but for its seed."""
 
     sampler: Sampler

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from abc_nb.bias.spans import SpanLines
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_bytes
-from abc_nb.hf.contexts import Answers, TextContexts
+from abc_nb.hf.contexts import AnswerBlock, Answers
 from abc_nb.hf.text import token_of
 from abc_nb.model.eight_bits import packed, unpacked
 from abc_nb.problems.spans import EQUALS, Pattern, spans_in
@@ -57,7 +57,7 @@ class Path(Answers):
         self.vocabulary = len(head.weight)
         self.eval()
 
-    def forward(self, contexts: TextContexts, tokens: Tensor | None = None) -> Tensor:
+    def forward(self, contexts: AnswerBlock, tokens: Tensor | None = None) -> Tensor:
         """Logits (N, V) of the token after each context, or of some `tokens` alone."""
         where, mask = contexts.sequence()
         found = self.layers(
