@@ -186,6 +186,8 @@ MODEL = "(({{unit, weights}}) => ({{unit, weights: [...weights], shape: adder.mo
 def test_a_model_trained_in_the_page_is_proven_by_whole_numbers_too(page: Page) -> None:
     page.get_by_role("button", name="by hand").click()
     page.locator("#train").click()
+    expect(page.locator("#proof")).to_contain_text("The shortest sum")  # it pauses where it passes tests of six digits
+    page.locator("#stop").click()  # go on
     expect(page.locator("#proof")).to_contain_text("Right for every sum of every length")
     result, model = page.evaluate(f"[adder.result, {MODEL.format('{...adder.result, weights: adder.weights}')}]")
     margins = whole_margins(model, contexts(True).numpy())

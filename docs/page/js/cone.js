@@ -12,7 +12,6 @@ const Cone = {
     };
     onArrows("cone-picture", (right) => this.show(this.sum, this.i - right));
     byId("cone-length").oninput = () => this.show(piAndE(+byId("cone-length").value), this.i);
-    byId("try-all").onclick = () => this.tryAll();
     map.onpointermove = map.onpointerdown = (event) => {
       const { left, top, width, height } = map.getBoundingClientRect();
       const at = [((event.clientX - left) / width) * 305, ((event.clientY - top) / height) * 106].map(Math.floor);
@@ -53,8 +52,6 @@ const Cone = {
     byId("map-light").style = `left:${((x + 0.5) / 305) * 100}%;top:${((y + 0.5) / 106) * 100}%`;
   },
   async tryAll() {
-    byId("try-all").disabled = true;
-    put("try-all", "Trying them…");
     const pen = byId("map").getContext("2d");
     pen.clearRect(0, 0, 305, 106);
     byId("map-still").style.opacity = 0.3; // what the builder found, until it is found again
@@ -70,8 +67,6 @@ const Cone = {
     this.result = await this.jobs.run("decoder", { model: data.abc, cells: this.cells }, tell);
     tell(this.result);
     if (!this.result.wrong) byId("map-verdict").innerHTML += proven("sum of every length");
-    this.light(rightTokens(this.sum)[this.i]);
-    put("try-all", "Try them again");
-    byId("try-all").disabled = false;
+    this.light(rightTokens(this.sum)[this.i]), (this.proven = true);
   },
 };

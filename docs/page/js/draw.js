@@ -7,7 +7,7 @@ const PRESETS = {
   "carries hidden": [[0, 0], [1, 0], [0, 1], [1, 1]],
 };
 const Draw = {
-  cells: PRESETS["by hand"], sum: readSum("314159+271828"), i: 3, jobs: new Jobs(), seed: 1,
+  cells: PRESETS["by hand"], sum: readSum("314159+271828"), i: 3, jobs: new Jobs(), seed: 2,
   start() {
     for (const name in PRESETS) {
       const button = Object.assign(document.createElement("button"), { type: "button", textContent: name });
@@ -88,7 +88,7 @@ const Draw = {
       this.history.push([step, wrong, ...right]);
       this.chart();
     };
-    const result = await this.jobs.run("train", { cells, seed: this.seed, go }, news);
+    const result = await this.jobs.run("train", { cells, seed: this.seed, go, pauses: !go }, news);
     Object.assign(this, { busy: false, half: cells === this.cells && result.stopped });
     this.buttons();
     if (cells !== this.cells) return;
@@ -115,13 +115,14 @@ const Draw = {
   chart() {
     const [left, right, low, high] = [40, 368, 180, 14], colors = ["#c8261d", "#9cc2e8", "#4f8fd0", "#17406f"], all = this.contexts?.all.length;
     const x = (step) => left + (step / 2000) * (right - left), y = (share) => low - share * (low - high);
-    const shown = [(wrong) => y(Math.log1p(wrong) / Math.log1p(all)), y, y, y], names = ["wrong (log)", ...LENGTHS.map((n) => `${n} digits`)];
+    const shown = [(wrong) => y(Math.log1p(wrong) / Math.log1p(all)), y, y, y], names = ["", ...LENGTHS.map((n) => `${n} digits`)];
     const text = (px, py, what, anchor, color = "") => `<text x="${px}" y="${py}" font-size="12" style="text-anchor:${anchor};fill:${color}">${what}</text>`;
     const axes = [0, 0.5, 1].map((v) => `<path class="grid" d="M${left},${y(v)}H${right}"/>${text(left - 6, y(v), `${v * 100}%`, "end")}`);
+    const ticks = [0, 10, 100].map((n) => text(right + 14, shown[0](n), `${n || "none"} wrong`, "start", colors[0]));
     const steps = [0, 1000, 2000].map((v) => text(x(v), 198, v ? count(v) : "0 steps", "middle"));
     const curves = names.map((name, n) => `<polyline class="curve" stroke="${colors[n]}" points="${this.history
       .map((row) => [x(row[0]), shown[n](row[n + 1])].map((v) => v.toFixed(1)).join()).join(" ")}"/>${text(right + 14, n ? y(1) + 17 * n - 17 : y(0), name, "start", colors[n])}`);
-    put("chart", `<svg viewBox="0 0 460 210" style="max-width:460px" role="img" aria-label="wrong contexts and accuracy while it learns">${[...axes, ...steps, ...curves].join("")}</svg>`);
+    put("chart", `<svg viewBox="0 0 460 210" style="max-width:460px" role="img" aria-label="wrong contexts and accuracy while it learns">${[...axes, ...steps, ...ticks, ...curves].join("")}</svg>`);
     const last = this.history.at(-1), percent = last?.slice(2).map((v) => `${Math.round(v * 100)}%`).join(", ");
     put("chart-text", last ? `Step ${count(last[0])}. Random sums of 6, 20 and 60 digits that are right: ${percent}. Wrong contexts (red): ${count(last[1])} of ${count(all)}.` : "Training takes five to fifteen seconds.");
   },

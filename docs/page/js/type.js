@@ -11,7 +11,7 @@ const Type = {
   typed(text) {
     const sum = readSum(text, 7), long = sum?.places > 61;
     put("sum-error", !sum ? "Two numbers with a plus between them, please." : long ? "At most sixty digits here, please." : "");
-    clearInterval(this.timer);
+    clearInterval(this.timer), (byId("answers").style.opacity = sum && !long ? 1 : 0.25);
     if (sum && !long) this.show(sum);
     else for (const name of ["plain", "abc", "yours"]) put(`${name}-verdict`, "");
   },

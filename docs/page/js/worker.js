@@ -47,13 +47,16 @@ async function practise(model, cells, contexts, tell) {
 }
 
 const jobs = {
-  // Trains a model under lines, and proves it; with `go` on from where it was stopped.
-  async train({ cells, seed = 1, steps = 2000, go }, tell) {
+  // Trains a model under lines, and proves it; with `go` on from where it stopped. It `pauses` where tests are first passed.
+  async train({ cells, seed = 1, steps = 2000, go, pauses }, tell) {
     const random = randomFrom(1000 + seed), tests = LENGTHS.map((length) => range(40).map(() => stepsOf(cells, drawn(random, length))));
     if (!go) training = new Training(adderOf(cells).start(randomFrom(seed)), adderBatch(cells), { seed, steps });
     const own = training, { all } = allContexts(cells), every = Math.ceil(all.length / 3e4), some = all.filter((_, n) => n % every === 0);
     const share = (sums) => sums.filter((sum) => !tried(own.model, sum).wrong.length).length / sums.length;
-    await train(() => tell({ step: own.step, wrong: every * tried(own.model, some).wrong.length, of: all.length, right: tests.map(share) }));
+    await train(() => {
+      const wrong = every * tried(own.model, some).wrong.length, right = tests.map(share);
+      tell({ step: own.step, wrong, right }), (stopped ||= Boolean(pauses && wrong && right[0] === 1));
+    });
     if (own.step === own.steps) return practise(own.model, cells, allContexts(cells), tell);
     return { ...proved(adderOf(cells, own.model.weights.slice()), cells), extra: null, stopped: true, step: own.step };
   },
