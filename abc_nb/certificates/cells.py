@@ -23,9 +23,8 @@ from abc_nb.problems.rules import EDGE, OUTPUT, Address, Rule, WrittenCell
 ENTRIES, JOINED = 5 * 10**6, 2 * 10**7  # of a relation and of what is joined: in larger ones all count as possible
 Standing = tuple[bool, ...]
 Offset = tuple[int, int]  # rows down and columns on, from where a token is written
-ReadKey = tuple[
-    int, ...
-]  # what is read, as seen from there: an operand's token by its offset, or a cell by rows, columns
+# What is read, as seen from there: an operand's token by its offset, or a cell by rows and columns.
+ReadKey = tuple[int, ...]
 
 
 def key_of(rule: Rule, address: Address, at: Offset = (0, 0)) -> ReadKey:

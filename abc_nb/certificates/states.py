@@ -25,9 +25,8 @@ from abc_nb.model.layers import DecoderLayer, Layer
 CONTEXTS_AT_ONCE = 2**11  # contexts computed at once: what a processor's cache holds is fastest
 AT_ONCE = 2**13  # the same where they have one bound together, which takes as long for few as for many
 KEYS = "table", "squares", "moved", "bias"
-MANY_STATES = (
-    4  # times as many states as contexts are too many to make keys and queries of all: that takes time and memory
-)
+# So many times as many states as contexts are too many to make keys and queries of all: that takes time and memory.
+MANY_STATES = 4
 T = TypeVar("T")
 
 State = tuple[Tensor, Tensor]  # numbers (N, D) and errors (N,)

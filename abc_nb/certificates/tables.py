@@ -143,11 +143,8 @@ class TableContexts(Contexts):
                 "no certificate of a table for a model with positions, without lines or of several layers: choose ABS "
                 "or ABC with one decoder layer"
             )
-        self.config, self.furthest, self.steps = (
-            config,
-            furthest(config.bias),
-            cache(partial(Steps, config.bias, sampler)),
-        )
+        self.config, self.furthest = config, furthest(config.bias)
+        self.steps = cache(partial(Steps, config.bias, sampler))
         self.cells = Cells(self.rule)
         self.situations = cache(self.situations_of)
         self.possible = lru_cache(maxsize=AGAIN)(self.possible_from)

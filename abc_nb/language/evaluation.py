@@ -47,12 +47,8 @@ def test_operands(pattern: Pattern, length: int, rng: np.random.Generator) -> li
 def is_right(model: Transformer, pattern: Pattern, operands: Sequence[str], rng: np.random.Generator) -> bool:
     """Whether the model writes the answer to a problem, and its end, right inside of text."""
     held, written, text = texts()[1], solved(pattern, operands), ""
-    while not any(
-        span.start == TEXT_AROUND + 1 for span in spans_in(text, [pattern])
-    ):  # behind a sign it is no problem
+    start = TEXT_AROUND + 1
+    while not any(span.start == start for span in spans_in(text, [pattern])):  # behind a sign it is no problem
         text = piece(held, TEXT_AROUND, rng) + " " + written + piece(held, TEXT_AROUND, rng)
-    first, last = (
-        TEXT_AROUND + 1 + written.index("="),
-        TEXT_AROUND + len(written),
-    )  # the tokens before an answer and its end
+    first, last = start + written.index("="), TEXT_AROUND + len(written)  # the tokens before an answer and its end
     return likeliest(model, text)[first:last].tolist() == text_tokens(text)[first + 1 : last + 1]

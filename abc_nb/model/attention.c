@@ -9,7 +9,7 @@
    rounding needs to know of it. Arrays are as `certificates/few_keys.py` describes them: of a query, key or value the
    first numbers of all heads come first, so that all heads are computed together.
 
-   Every sum has a fixed order. */
+   Every sum has a fixed order, on however many threads. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -28,6 +28,7 @@ typedef struct { Part part[PARTS]; } Head; /* a vector longer than the processor
 #define OF(type, x) (*(type *)(x))
 #define TOKEN(x, tokens, t) OF(Head, (x) + ((b * (tokens) + (t)) * heads + h) * SIZE)
 #define ALL_PARTS _Pragma("GCC unroll 4") for (int j = 0; j < PARTS; j++)
+/* Runs what follows for row `b` and head `h`, on so many `threads`. */
 #define ALL_HEADS_OF_ALL_ROWS \
     _Pragma("omp parallel for collapse(2) num_threads(threads)") \
     for (int64_t b = 0; b < batches; b++) \
@@ -98,24 +99,24 @@ void forward(const float *q, const float *k, const float *v, const float *bias, 
              int64_t by_head, int64_t threads, int64_t least, double scale) {
     const int64_t room = (keys + LANES - 1) / LANES * LANES;
     ALL_HEADS_OF_ALL_ROWS {
-            float row[room], turned[SIZE * room];
-            turn(k + (b * keys * heads + h) * SIZE, heads, keys, room, turned);
-            for (int64_t i = 0; i < queries; i++) {
-                const float *added = bias + b * by_batch + h * by_head + i * keys;
-                const int64_t at = ((b * heads + h) * queries + i) * keys;
-                Head mixed = {0}, asked = TOKEN(q, queries, i);
-                ALL_PARTS asked.part[j] *= 1.0f / sqrtf(SIZE);
-                products(asked, turned, room, row);
-                for (int64_t s = 0; bias && s < keys; s++) row[s] += added[s];
-                for (int64_t s = keys; s < room; s++) row[s] = -INFINITY;
-                softmax(row, room);
-                for (int64_t s = 0; drawn && s < keys; s++) row[s] = drawn[at + s] < least ? -row[s] : row[s];
-                if (weights) memcpy(weights + at, row, keys * sizeof(float));
-                if (drawn) EACH(s, room) OF(Lanes, row + s) = kept(OF(Lanes, row + s), OF(Lanes, row + s), scale);
-                for (int64_t s = 0; s < keys; s++) ALL_PARTS mixed.part[j] += row[s] * TOKEN(v, keys, s).part[j];
-                TOKEN(out, queries, i) = mixed;
-            }
+        float row[room], turned[SIZE * room];
+        turn(k + (b * keys * heads + h) * SIZE, heads, keys, room, turned);
+        for (int64_t i = 0; i < queries; i++) {
+            const float *added = bias + b * by_batch + h * by_head + i * keys;
+            const int64_t at = ((b * heads + h) * queries + i) * keys;
+            Head mixed = {0}, asked = TOKEN(q, queries, i);
+            ALL_PARTS asked.part[j] *= 1.0f / sqrtf(SIZE);
+            products(asked, turned, room, row);
+            for (int64_t s = 0; bias && s < keys; s++) row[s] += added[s];
+            for (int64_t s = keys; s < room; s++) row[s] = -INFINITY;
+            softmax(row, room);
+            for (int64_t s = 0; drawn && s < keys; s++) row[s] = drawn[at + s] < least ? -row[s] : row[s];
+            if (weights) memcpy(weights + at, row, keys * sizeof(float));
+            if (drawn) EACH(s, room) OF(Lanes, row + s) = kept(OF(Lanes, row + s), OF(Lanes, row + s), scale);
+            for (int64_t s = 0; s < keys; s++) ALL_PARTS mixed.part[j] += row[s] * TOKEN(v, keys, s).part[j];
+            TOKEN(out, queries, i) = mixed;
         }
+    }
 }
 
 /* Writes dq, adds to dk and dv and, where it is wanted, writes dbias. */
@@ -125,34 +126,34 @@ void backward(const float *q, const float *k, const float *v, const float *weigh
     const float scale = 1.0f / sqrtf(SIZE);
     const int64_t room = (keys + LANES - 1) / LANES * LANES;
     ALL_HEADS_OF_ALL_ROWS {
-            float row[room], w[room], left[room], turned[SIZE * room];
-            memset(w, 0, sizeof w);
-            turn(v + (b * keys * heads + h) * SIZE, heads, keys, room, turned);
-            for (int64_t i = 0; i < queries; i++) {
-                const int64_t at = ((b * heads + h) * queries + i) * keys;
-                Head mixed = {0}, asked = TOKEN(q, queries, i), d = TOKEN(dout, queries, i);
-                ALL_PARTS asked.part[j] *= scale;
-                Lanes sum = {0};
-                memcpy(w, weights + at, keys * sizeof(float));
-                products(d, turned, room, row);
-                if (dropped) EACH(s, room) {
-                    const Lanes x = OF(Lanes, w + s);
-                    OF(Lanes, row + s) = kept(OF(Lanes, row + s), x, enlarged);
-                    OF(Lanes, left + s) = kept(x, x, enlarged);
-                    OF(Lanes, w + s) = (Lanes)((Bits)x & 0x7fffffff);
-                }
-                EACH(s, room) sum += OF(Lanes, w + s) * OF(Lanes, row + s);
-                const float mean = total(sum);
-                EACH(s, room) OF(Lanes, row + s) = OF(Lanes, w + s) * (OF(Lanes, row + s) - mean);
-                if (dbias) memcpy(dbias + at, row, keys * sizeof(float));
-                for (int64_t s = 0; s < keys; s++) {
-                    ALL_PARTS mixed.part[j] += row[s] * scale * TOKEN(k, keys, s).part[j];
-                    ALL_PARTS TOKEN(dk, keys, s).part[j] += row[s] * asked.part[j];
-                    ALL_PARTS TOKEN(dv, keys, s).part[j] += (dropped ? left : w)[s] * d.part[j];
-                }
-                TOKEN(dq, queries, i) = mixed;
+        float row[room], w[room], left[room], turned[SIZE * room];
+        memset(w, 0, sizeof w);
+        turn(v + (b * keys * heads + h) * SIZE, heads, keys, room, turned);
+        for (int64_t i = 0; i < queries; i++) {
+            const int64_t at = ((b * heads + h) * queries + i) * keys;
+            Head mixed = {0}, asked = TOKEN(q, queries, i), d = TOKEN(dout, queries, i);
+            ALL_PARTS asked.part[j] *= scale;
+            Lanes sum = {0};
+            memcpy(w, weights + at, keys * sizeof(float));
+            products(d, turned, room, row);
+            if (dropped) EACH(s, room) {
+                const Lanes x = OF(Lanes, w + s);
+                OF(Lanes, row + s) = kept(OF(Lanes, row + s), x, enlarged);
+                OF(Lanes, left + s) = kept(x, x, enlarged);
+                OF(Lanes, w + s) = (Lanes)((Bits)x & 0x7fffffff);
             }
+            EACH(s, room) sum += OF(Lanes, w + s) * OF(Lanes, row + s);
+            const float mean = total(sum);
+            EACH(s, room) OF(Lanes, row + s) = OF(Lanes, w + s) * (OF(Lanes, row + s) - mean);
+            if (dbias) memcpy(dbias + at, row, keys * sizeof(float));
+            for (int64_t s = 0; s < keys; s++) {
+                ALL_PARTS mixed.part[j] += row[s] * scale * TOKEN(k, keys, s).part[j];
+                ALL_PARTS TOKEN(dk, keys, s).part[j] += row[s] * asked.part[j];
+                ALL_PARTS TOKEN(dv, keys, s).part[j] += (dropped ? left : w)[s] * d.part[j];
+            }
+            TOKEN(dq, queries, i) = mixed;
         }
+    }
 }
 
 #else

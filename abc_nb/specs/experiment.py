@@ -146,7 +146,7 @@ def changed(value: Configuration, prefix: str, changes: Sequence[str]) -> Config
             typed = f"{prefix}.{change}".removeprefix(".")
             raise InputError(f"cannot set {typed!r}: give FIELD=VALUE, where a field is one of {', '.join(known)}")
         new, kind = value_of(text), cast(Any, type(value))
-        new = float(new) if hints(kind)[name] is float and isinstance(new, int) else new  # 0 is 0.0: one digest
+        new = float(new) if hints(kind)[name] is float and type(new) is int else new  # 0 is 0.0: one digest
         value = replace(value, **{name: new})  # type: ignore[type-var]
     return value
 

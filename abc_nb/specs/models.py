@@ -189,10 +189,8 @@ def with_decoders(models: Models) -> Models:
 
 # ---- all models that are known, those of other programs too
 
-_known: dict[bool, Models] = {
-    False: {**MODELS},
-    True: with_decoders(TRACED_MODELS),
-}  # of tasks whose output is a row, a table
+# Of tasks whose output is a row, and of those whose output is a table.
+_known: dict[bool, Models] = {False: {**MODELS}, True: with_decoders(TRACED_MODELS)}
 
 
 def register_models(rows: Models, program: str = PROGRAM, tables: bool = False) -> None:

@@ -22,9 +22,7 @@ from abc_nb.problems.sampling import Batch, Sampler
 
 TEST_SEED = 20240701  # one test set a length, the same for every model
 TOKENS = 2**14  # source and target tokens computed at once: what a processor's cache holds is fastest
-FIRST_TOKENS = (
-    40  # output tokens: somewhat more than any training shows, so that most models that fail have failed there
-)
+FIRST_TOKENS = 40  # somewhat more than any training shows, so that most models that fail have failed there
 
 
 def wilson(correct: int, samples: int) -> tuple[float, float]:
