@@ -192,7 +192,7 @@ def test_contexts_that_no_training_number_shows_are_practised_alone(
 ) -> None:
     """Batches are as in training, and the loss of the wrong contexts' own tokens is added."""
     model, sampler = damaged()
-    monkeypatch.setattr(practice, "seen_in_training", lambda *_: False)
+    monkeypatch.setattr(practice, "possible_in_training", lambda *_: False)
     found = practise(model, sampler, CONFIG, 0, ROUNDS)
     assert found.alone > 0 and found.wrong[0] > 0 and found.certificates[0].certified
     usual = [sampler.training_batch(0, step, 32).source for step in range(len(seen))]

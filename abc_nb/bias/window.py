@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 
 from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, check_order, query_count
-from abc_nb.common.config import check_fields, check_least
+from abc_nb.common.config import check_fields
 from abc_nb.problems.layouts import Layout
 
 Sides = Literal["none", "one", "both"]
@@ -27,8 +27,7 @@ class Window(Bias):
     sides: Sides = "one"
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        check_least(self, w=0)
+        check_fields(self, w=0)
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys:
         step = torch.arange(query_count(layout, attention))[:, None]

@@ -193,7 +193,7 @@ class ToPractise:
         """A problem that training can have and that holds a context, at one of the sites where its shape stands."""
         for site in sites:
             operands = self.contexts.problem(shape, context, site)
-            if operands is not None and seen_in_training(self.sampler, operands):
+            if operands is not None and possible_in_training(self.sampler, operands):
                 return Candidate(site[0], operands)
         return None
 
@@ -295,7 +295,7 @@ def first_row(problems: Problems) -> Validation:
     return {"step": 0, "seconds": 0.0, "loss": loss} | problems.validate()
 
 
-def seen_in_training(sampler: Sampler, operands: Sequence[np.ndarray]) -> bool:
+def possible_in_training(sampler: Sampler, operands: Sequence[np.ndarray]) -> bool:
     """Whether training can have numbers as large; lists are as large as their width."""
     limit, base = sampler.task.training_limit + 1, sampler.task.base
     return not sampler.pads or all(bool(is_below(digits, limit, base)[0]) for digits in operands)

@@ -72,21 +72,16 @@ def from_data(data: Any, types: Iterable[type]) -> Any:
     return known[name](**values)
 
 
-def check_fields(value: Any) -> None:
-    """InputError if a field of a configuration is not of its type."""
+def check_fields(value: Any, **least: int) -> None:
+    """InputError if a field of a configuration is not of its type, or a number smaller than the `least` possible."""
     kind: Any = type(value)
     for name, hint in hints(kind).items():
         own = getattr(value, name)
         if not fits(own, hint):
             accepted = f": choose one of {', '.join(map(str, get_args(hint)))}" if get_origin(hint) is Literal else ""
             raise InputError(f"{own!r} is not possible as {name} of a {kind.__name__}{accepted}")
-
-
-def check_least(value: Any, **least: int) -> None:
-    """InputError if a field of a configuration is smaller than it may be; None is no number."""
-    for name, smallest in least.items():
-        if (own := getattr(value, name)) is not None and own < smallest:
-            raise InputError(f"{own} is not possible as {name} of a {type(value).__name__}: give {smallest} or more")
+        if name in least and own is not None and own < least[name]:
+            raise InputError(f"{own} is not possible as {name} of a {kind.__name__}: give {least[name]} or more")
 
 
 hints = cache(get_type_hints)  # of a class, by field

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from abc_nb.bias.base import CLOSED, Added, Attention, OpenKeys
 from abc_nb.model import compiled
+from abc_nb.model.dropout import dropped
 from abc_nb.model.positions import PositionEncoding
 
 BLOCK = 2**20  # numbers gathered at once: about 4 MB
@@ -56,7 +57,7 @@ def over_open_keys(query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, dr
     flat, slots = bias.index.flatten(), bias.index.shape
     near_key, near_value = (x.index_select(1, flat).unflatten(1, slots) for x in by_token[1:])
     logits = (by_token[0].unsqueeze(2) * near_key).sum(-1) / query.shape[-1] ** 0.5  # (B, L, slots, H)
-    weights = F.dropout(softmax_or_zero(logits, bias.value.permute(1, 2, 0), -2), dropout)
+    weights = dropped(softmax_or_zero(logits, bias.value.permute(1, 2, 0), -2), dropout)
     return (weights[..., None] * near_value).sum(2).transpose(1, 2)
 
 

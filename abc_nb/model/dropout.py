@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -24,10 +25,15 @@ def least(probability: float) -> int:
     return round(probability * 2**16) - 2**15
 
 
+def dropped(x: Tensor, probability: float) -> Tensor:
+    """The numbers, of which each is zero with this probability, and the others are enlarged to keep the mean."""
+    if not probability or x.device.type != "cpu":
+        return F.dropout(x, probability)
+    return x * (random_numbers(x.shape) >= least(probability)).to(x.dtype).div_(1 - probability)
+
+
 class Dropout(nn.Dropout):
     """As PyTorch's, whose random numbers it takes on another device than a processor."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if not (self.training and self.p and x.device.type == "cpu"):
-            return super().forward(x)
-        return x * (random_numbers(x.shape) >= least(self.p)).to(x.dtype).div_(1 - self.p)
+        return dropped(x, self.p) if self.training else x

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.bias.base import ENCODER_DECODER, Added, Attention, Bias, Causal, OpenKeys
-from abc_nb.common.config import check_fields, check_least
+from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Cache, Keep, KeysValues, MultiHeadAttention, Record
 from abc_nb.model.dropout import Dropout
@@ -37,10 +37,9 @@ class ModelConfig:
     norm: Literal["pre", "none"] = "pre"  # a LayerNorm before every part of a layer and before the logits, or none
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, width=1, heads=1, feed_forward=1, encoder_layers=0, decoder_layers=1, dropout=0)
         if self.kind == "decoder-only" and self.encoder_layers:
             raise InputError(f"a decoder-only model has no encoder: give 0 encoder layers, not {self.encoder_layers}")
-        check_least(self, width=1, heads=1, feed_forward=1, encoder_layers=0, decoder_layers=1, dropout=0)
         if self.dropout >= 1:
             raise InputError(f"a dropout of {self.dropout} leaves nothing: give a share below 1")
         if self.width % self.heads:

@@ -79,9 +79,8 @@ def automaton_of(rule: Rule) -> Automaton:
     for factor, carry in states:  # grows while it is read, until no state is new
         value = [np.array(factor) @ base ** np.arange(short)] * bool(short)
         digits, carries = (np.broadcast_to(part, len(inputs)).tolist() for part in rule.step(carry, *inputs.T, *value))
-        if not 0 <= min(digits) <= max(digits) < base:
-            written = next(digit for digit in digits if not 0 <= digit < base)
-            raise InputError(f"{rule.name} writes token {written}, but its alphabet has tokens 0 to {base - 1}")
+        if unknown := {*digits}.difference(range(base)):
+            raise InputError(f"{rule.name} writes token {min(unknown)}, but its alphabet has tokens 0 to {base - 1}")
         for after in carries:
             if numbers.setdefault((factor, after), len(states)) == len(states):
                 states.append((factor, after))

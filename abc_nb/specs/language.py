@@ -32,8 +32,7 @@ TRAINING = TrainingConfig(
     steps=1600, batch=16, held_batch=16, hold=600, learned=2.0, again=1, validate_every=200, validation=320
 )
 LONGER = replace(TRAINING, steps=3000, hold=1200)  # for seven forms, of which a batch has fewer examples
-QUIETLY = replace(TRAINING, learning_rate=1e-3, matrix_learning_rate=2e-3)  # a fifth of the rate
-TEXT_PRACTICE = replace(QUIETLY, steps=100, batch=8, held_batch=8, hold=40, warmup=10, again=0)
+TEXT_PRACTICE = replace(TRAINING.slower(), steps=100, batch=8, held_batch=8, hold=40, warmup=10, again=0)
 TRAINING_ALONE = replace(TRAINING, steps=2000, batch=64, held_batch=64, hold=1000)
 PRACTISED_TEXT: dict[str, Any] = {"rounds": 9, "practice": TEXT_PRACTICE}
 TITLES = {"text": "text alone", "plain": "plain", "abs": "ABS", "operations": "ABS, more forms"}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from abc_nb.common.config import check_least
+from abc_nb.common.config import check_fields
 from abc_nb.problems.layouts import Layout
 
 
@@ -86,7 +86,7 @@ class Sinusoidal(PositionEncoding):
     period: int | None = None
 
     def __post_init__(self) -> None:
-        check_least(self, period=1)
+        check_fields(self, period=1)
 
     def embedding(self, index: Tensor, width: int) -> Tensor:
         index = index if self.period is None else index % self.period

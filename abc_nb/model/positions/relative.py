@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from abc_nb.common.config import check_least
+from abc_nb.common.config import check_fields
 from abc_nb.model.positions.base import PositionEncoding
 
 
@@ -23,7 +23,7 @@ class Relative(PositionEncoding):
     clip: int = 16
 
     def __post_init__(self) -> None:
-        check_least(self, clip=0)
+        check_fields(self, clip=0)
 
     def learned(self, head_size: int, heads: int) -> nn.Module:
         return nn.ParameterDict({"table": torch.randn(2 * self.clip + 1, head_size) * head_size**-0.5})
