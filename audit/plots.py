@@ -11,6 +11,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
 from abc_nb.problems.tasks import Task, single
@@ -185,4 +186,22 @@ def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
     figure.supxlabel("token of the problem", fontsize=9)
     figure.supylabel("output token", fontsize=9)
     figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
+    return figure
+
+
+@rc_context(STYLE)
+def tape(rows: Sequence[Sequence[str]], columns: int = 1500) -> Figure:
+    """A Turing machine's tape over time, from left to right, in a colour for each symbol; at most so many rows."""
+    shown = rows[:: -(-len(rows) // columns)]
+    symbols = sorted({cell[-1] for row in rows for cell in row})
+    blank = rows[0][-1]
+    colors = dict(zip([blank, *(symbol for symbol in symbols if symbol != blank)], [(1, 1, 1), *COLORS], strict=False))
+    figure, (panel,) = new_figure(size=(PAGE, 2.2))
+    image = np.array([[colors[cell[-1]] for cell in row] for row in shown]).transpose(1, 0, 2)
+    panel.imshow(image, aspect="auto", interpolation="nearest", extent=(0, len(rows), len(rows[0]), 0))
+    panel.set(xlabel="step", ylabel="cell of the tape")
+    panel.xaxis.set_major_formatter("{x:,.0f}")
+    panel.grid(False)
+    handles = [Patch(facecolor=color, edgecolor="0.6", label=symbol) for symbol, color in colors.items()]
+    figure.legend(handles=handles, loc="outside right upper", frameon=False, title="symbol")
     return figure

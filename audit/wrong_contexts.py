@@ -46,7 +46,7 @@ def wrong(run: Run) -> Iterator[dict[str, Any]]:
     passes, vocabulary = Passes(model, contexts, 1), contexts.task.vocabulary
     with evaluating(model):
         for shape, block in ((own, part) for own in contexts.shapes for part in contexts.blocks(own)):
-            margins, _ = passes.leads(shape, block, passes.unbounded)
+            margins, _ = passes.margins(shape, block, passes.unbounded)
             chosen = np.flatnonzero(~(margins > 0))
             if not len(chosen):
                 continue

@@ -54,7 +54,7 @@ def test_results_of_a_table_are_those_of_every_context_in_float64() -> None:
     for result in results_of(model, contexts):
         blocks = [*filter(len, contexts.blocks(result.shape))]
         with evaluating(model):
-            margin = np.concatenate([passes.leads(result.shape, block, passes.double)[0] for block in blocks])
+            margin = np.concatenate([passes.margins(result.shape, block, passes.double)[0] for block in blocks])
         assert result.contexts == len(margin) and result.wrong == (margin <= 0).sum() > 0
         assert result.margin == pytest.approx(margin.min(), abs=1e-4)
 
@@ -63,13 +63,13 @@ def test_contexts_of_shapes_with_one_tree_are_tried_once(monkeypatch: pytest.Mon
     """Those that are right for sure: the others are found in every shape that shows them."""
     model, sampler = with_sampler("addition", "window")
     tried = list[int]()
-    once, leads = Passes.__call__, Passes.leads
+    once, margins = Passes.__call__, Passes.margins
     monkeypatch.setattr(Passes, "__call__", lambda *given: tried.append(len(given[2])) or once(*given))
     found = certified(model, sampler)
     fewer, tried[:] = sum(tried), []
     monkeypatch.setattr(alike, "REMEMBERED", 0)
     every = certified(model, sampler)
-    assert fewer < sum(tried) == every.contexts == found.contexts and Passes.leads is leads
+    assert fewer < sum(tried) == every.contexts == found.contexts and Passes.margins is margins
     assert (found.wrong, found.margin, found.counterexamples) == (every.wrong, every.margin, every.counterexamples)
 
 
@@ -87,7 +87,7 @@ def test_the_few_wrong_contexts_of_a_disturbed_model_are_all_found() -> None:
     for result in results:
         with evaluating(model):
             blocks = filter(len, contexts.blocks(result.shape))
-            margin = np.concatenate([passes.leads(result.shape, block, passes.double)[0] for block in blocks])
+            margin = np.concatenate([passes.margins(result.shape, block, passes.double)[0] for block in blocks])
         assert (result.contexts, result.wrong) == (len(margin), (margin <= 0).sum())
     assert sum(result.wrong for result in results) < 0.05 * sum(result.contexts for result in results)
 

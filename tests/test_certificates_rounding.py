@@ -162,7 +162,7 @@ def test_a_margin_within_the_bound_is_not_certified() -> None:
     with evaluating(model):
         passes = Passes(model, contexts)
         for rules in ((passes.single,), (passes.closer,), passes.mixed):
-            margin, left = passes.leads(shape, same, *rules)
+            margin, left = passes.margins(shape, same, *rules)
             assert margin[0] > 0 > left[0]
         margin, left, wide = passes(shape, same)
     assert margin[0] == pytest.approx(1e-6, rel=1e-3) and 0 < left[0] <= margin[0] and wide[0]

@@ -22,7 +22,7 @@ class Case(NamedTuple):
 
 QUICK = [
     Case("02_vanilla_failure", {"base": 4, "digits": 12, "steps": 5, "train": True}),
-    Case("04_abs", {"task": "successor", "base": 4, "window": 0, "period": 2, "steps": 20}),
+    Case("04_abs", {"task": "successor", "base": 4, "window": 0, "steps": 20}),
     Case("05_abc", {"task": "parity", "base": 2, "digits": 5, "share": 0.5, "steps": 20}),
 ]
 LONG = [
@@ -31,9 +31,9 @@ LONG = [
     Case("01_data", {"task": "n-by-1", "base": 16, "seed": 7}),
     Case("01_data", {"base": 2, "digits": 40}),
     Case("02_vanilla_failure", {"task": "n-by-1", "digits": 20, "seed": 3, "steps": 30, "train": True}),
-    Case("03_attention_analysis", {"task": "successor", "digits": 15}),
-    Case("03_attention_analysis", {"task": "parity", "digits": 7}),
-    Case("04_abs", {"task": "parity", "base": 2, "window": 2, "period": 5}),
+    Case("03_attention_analysis", {"task": "n-by-1", "zeros": 9}),
+    Case("03_attention_analysis", {"task": "parity", "zeros": 0}),
+    Case("04_abs", {"task": "parity", "base": 2, "window": 2}),
     Case("05_abc", {"task": "successor", "digits": 20, "share": 0.1, "steps": 100}),
     Case("06_rpe_connection", {"digits": 12}),
     Case("06_rpe_connection", {"digits": 500, "seeds": [3]}),

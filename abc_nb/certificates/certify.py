@@ -95,9 +95,9 @@ class Result:
     wide: int = 0  # contexts that are proven for float64 alone
     examples: list[Context] = field(default_factory=list)  # wrong ones
 
-    def add(self, block: Block, leads: "Leads") -> None:
+    def add(self, block: Block, margins: "Margins") -> None:
         """Count a block whose right tokens lead by these margins."""
-        margin, left, wide = leads
+        margin, left, wide = margins
         wrong = np.flatnonzero(~(margin > 0))
         self.contexts += len(margin)
         self.wrong += len(wrong)
@@ -108,7 +108,7 @@ class Result:
         self.margin = min(self.margin, float(margin.min()))
 
 
-class Leads(NamedTuple):
+class Margins(NamedTuple):
     """By how much right tokens lead, what rounding leaves of that, and whether that is for float64 alone: (N,) each."""
 
     margin: np.ndarray
@@ -185,17 +185,17 @@ class Passes:
         self.nothing_rounds = exact_sums(model, contexts) is not None
         self.known: dict[tuple[Rounding, ...], tuple[Shape, States]] = {}
 
-    def __call__(self, shape: Shape, block: Block) -> Leads:
+    def __call__(self, shape: Shape, block: Block) -> Margins:
         if self.nothing_rounds:  # what is computed in float64; evaluations in float32 are near it
-            margin, left = self.leads(shape, block, self.closer)
+            margin, left = self.margins(shape, block, self.closer)
             wide = ~(left > 0)
-            return Leads(margin, np.where(wide, margin, left), wide)
+            return Margins(margin, np.where(wide, margin, left), wide)
         count = len(block)
         margin, left, wide = np.zeros(count), np.full(count, -np.inf), np.zeros(count, bool)
 
         def again(chosen: np.ndarray, *rules: Rounding) -> None:
             if len(chosen):
-                margin[chosen], left[chosen] = self.leads(shape, block.part(chosen), *rules)
+                margin[chosen], left[chosen] = self.margins(shape, block.part(chosen), *rules)
 
         if not self.needs_float64(shape, block):
             again(np.arange(count), self.single)
@@ -206,20 +206,20 @@ class Passes:
         wide[rest] = True
         again(rest, *self.mixed)
         again(rest[unclear(margin[rest], left[rest], MARGIN_KEPT)], self.double)
-        return Leads(margin, left, wide)
+        return Margins(margin, left, wide)
 
     def needs_float64(self, shape: Shape, block: Block) -> bool:
         """Whether float32 leaves many contexts of a shape open, by a few of its first block."""
         if shape not in self.wide:
             some = block.part(np.linspace(0, len(block) - 1, min(LOOKED_AT, len(block))).astype(int))
-            self.wide[shape] = unclear(*self.leads(shape, some, self.single)).mean() > FEW
+            self.wide[shape] = unclear(*self.margins(shape, some, self.single)).mean() > FEW
         return self.wide[shape]
 
-    def leads(self, shape: Shape, block: Block, *rules: Rounding) -> tuple[np.ndarray, np.ndarray]:
+    def margins(self, shape: Shape, block: Block, *rules: Rounding) -> tuple[np.ndarray, np.ndarray]:
         """Margins and what is left of them; what is not a number leaves nothing."""
         states = self.states(shape, *rules).take(block.values)
         right = torch.from_numpy(block.right).to(states.device)
-        margin, left = (torch.cat(part).double() for part in zip(*states.leads(shape.root, right), strict=True))
+        margin, left = (torch.cat(part).double() for part in zip(*states.margins(shape.root, right), strict=True))
         return margin.cpu().numpy(), left.nan_to_num(-torch.inf, neginf=-torch.inf).cpu().numpy()
 
     def states(self, shape: Shape, *rules: Rounding) -> States:
@@ -258,9 +258,9 @@ def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
                 result.contexts += settled
                 result.wide += settled * alike.wide.get(alike.trees[shape], False)
                 if len(rest):
-                    leads = passes(shape, rest)
-                    result.add(rest, leads)
-                    alike.add(shape, rest, leads.left > 0, leads.wide)
+                    margins = passes(shape, rest)
+                    result.add(rest, margins)
+                    alike.add(shape, rest, margins.left > 0, margins.wide)
                 bar.update(len(block))
             bar.update(count - result.contexts)
         return [result for result in results.values() if result.contexts]

@@ -25,9 +25,9 @@ from abc_nb.problems.tasks import Task, Width
 # ("token", token, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place), operands from 0 on; in
 # atoms of tables they are numbered from 1, as in the names of lines: see `tables`.
 Atom = tuple[str, int, int]
-# What digits a place can hold. any: every digit; lead: every digit, but not all of them zero (a highest place);
+# What digits a place can hold. any: every digit; highest: every digit, but not all of them zero;
 # a tuple: these operands, numbered from 0, have no digit there, and others have any.
-Kind = Literal["any", "lead"] | tuple[int, ...]
+Kind = Literal["any", "highest"] | tuple[int, ...]
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
 Context = tuple[np.ndarray, int]  # the tokens at a shape's atoms, and the token that is right there
 

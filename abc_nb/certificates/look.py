@@ -55,7 +55,7 @@ def wrong_contexts(
         for blocks, again in ((known, True), (every, False)):
             look.wrong, kept = {}, 0
             for shape, block in blocks:
-                margins, _ = passes.leads(shape, block, passes.unbounded)
+                margins, _ = passes.margins(shape, block, passes.unbounded)
                 kept += look.add(shape, block, margins)
                 if not again:
                     count(len(block))

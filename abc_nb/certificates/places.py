@@ -167,7 +167,7 @@ class NumberContexts(PlaceContexts):
         """All digits, and above them zeros where results alone can need a place; without zeros in front, no zeros."""
         every: list[Kind] = ["any"] * (single(width) - self.task.grows)
         if not zeros and single(width) > self.narrowest and self.task.pads:
-            every[-1] = "lead"
+            every[-1] = "highest"
         return every + [(*range(self.task.rule.long_operands),)] * self.task.grows
 
     def sites(self) -> Iterator[Site]:

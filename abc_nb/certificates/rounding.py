@@ -289,14 +289,14 @@ class Rounding:
         change = (by_query + by_key + out * (spread * rounded).norm(dim=1)) * factor
         return change + self.of_values(by, sizes, share * factor[:, None], to_value)
 
-    def lead(
+    def margins(
         self, head: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], logits: Tensor, right: Tensor
     ) -> tuple[Tensor, Tensor]:
         """By how much the right token leads, and what rounding leaves of its lead over each other token: (N,) both."""
         apart, own = self.once(self.head, head, norm, self.longest(norm, *normed))
         place = right[:, None]
         left = logits.gather(1, place) - logits - self.times * (apart[right] * normed[1][:, None] + own[right])
-        return lead(logits, right), left.scatter(1, place, torch.inf).amin(1)
+        return margin_of(logits, right), left.scatter(1, place, torch.inf).amin(1)
 
 
 class AtOnce(Rounding):
@@ -325,11 +325,11 @@ class AtOnce(Rounding):
     def of(self, errors: Tensor, rows: Tensor) -> Tensor:
         return errors[rows[:1]]  # all of them are the same
 
-    def lead(
+    def margins(
         self, head: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], logits: Tensor, right: Tensor
     ) -> tuple[Tensor, Tensor]:
         apart, own = self.once(self.head, head, norm, self.longest(norm, *normed))
-        ahead = lead(logits, right)
+        ahead = margin_of(logits, right)
         return ahead, ahead - self.times * (apart * normed[1] + own).max()
 
 
@@ -346,10 +346,10 @@ class Unbounded(Rounding):
     def of_keys(self, attention: MultiHeadAttention, norm: nn.Module, length: float, errors: Tensor) -> Tensor:
         return errors[:, None].expand(-1, 2)
 
-    def lead(
+    def margins(
         self, head: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], logits: Tensor, right: Tensor
     ) -> tuple[Tensor, Tensor]:
-        return (lead(logits, right),) * 2
+        return (margin_of(logits, right),) * 2
 
     def embedded(self, states: Tensor, index: int) -> Tensor:
         return torch.zeros_like(states[:, 0])
@@ -380,7 +380,7 @@ def check_finite(model: Transformer) -> None:
         raise InputError("no certificate: weights are so large that products can overflow; train the model again")
 
 
-def lead(logits: Tensor, right: Tensor) -> Tensor:
+def margin_of(logits: Tensor, right: Tensor) -> Tensor:
     """The right logit minus the best other one: (N,)."""
     closed = logits.new_zeros(logits.shape[1], logits.shape[1]).fill_diagonal_(-torch.inf)
     return logits.gather(1, right[:, None])[:, 0] - (logits + closed.index_select(0, right)).amax(1)

@@ -110,16 +110,16 @@ class States:
             self.below.take(values)
         return self
 
-    def leads(self, root: Node, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    def margins(self, root: Node, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """By how much the right token after the root's step leads, and what rounding leaves of that: some at a time."""
         layer, norm, head = self.layer(root), self.model.decoder_norm, self.model.head
 
-        def lead(some: Tensor) -> tuple[Tensor, Tensor]:
+        def margins_of(some: Tensor) -> tuple[Tensor, Tensor]:
             normed = self.rounding.normed(norm, *layer(some))
-            return self.rounding.lead(head, norm, normed, product(head, normed[0]), right[some])
+            return self.rounding.margins(head, norm, normed, product(head, normed[0]), right[some])
 
         return in_threads(
-            self.threads, lead, self.every.split(CONTEXTS_AT_ONCE if self.rounding.one_by_one else AT_ONCE)
+            self.threads, margins_of, self.every.split(CONTEXTS_AT_ONCE if self.rounding.one_by_one else AT_ONCE)
         )
 
     def logits(self, root: Node) -> Tensor:

@@ -59,13 +59,15 @@ class AnswersCertificate:
 
     @property
     def certified(self) -> bool:
-        """Whether every context is right."""
-        return self.wrong == 0
+        """Whether every context is right, by more than rounding was seen to change."""
+        return self.wrong == 0 and self.margin > self.rounding
 
     def __str__(self) -> str:
-        if not self.certified:
+        if self.wrong:
             wrong = f"{self.wrong:,} of {self.contexts:,} contexts are wrong"
             return f"{self.form} is not certified: {wrong}: {self.problem}"
+        if not self.certified:
+            return f"{self.form} is not certified: the smallest margin, {self.margin:.0e}, is within what rounding changes"
         return (
             f"{self.form} for numbers of any lengths, in any text: in each of {self.contexts:,} contexts the right "
             f"token leads by a margin of {self.margin:.2f} or more. Where margins are smallest, float32 and float64 "
@@ -122,8 +124,8 @@ class AllAnswers:
         self.every = concatenated([answers.contexts_of(*block) for blocks in self.blocks for block in blocks])
         self.poor = torch.full((len(self.every.right),), 1e-3, dtype=torch.float64)
 
-    def leads(self, rows: Tensor) -> Tensor:
-        return leads(self.answers, self.every.part(rows))
+    def margins(self, rows: Tensor) -> Tensor:
+        return margins_of(self.answers, self.every.part(rows))
 
     def look(self, enough: float, count: Callable[[int, int], None]) -> int:
         """As `certificates.practice.Trial` has it; contexts that were poor in any look are looked at first."""
@@ -131,7 +133,7 @@ class AllAnswers:
         self.poor /= 2
         with evaluating(self.answers):
             for rows in order.split(CONTEXTS_A_PASS):
-                margins = self.leads(rows)
+                margins = self.margins(rows)
                 self.poor[rows] += ~(margins > NARROW_IN_TEXT)
                 wrong, tried = wrong + int((~(margins > 0)).sum()), tried + len(rows)
                 count(tried, len(order))
@@ -143,13 +145,13 @@ class AllAnswers:
         """A certificate of each pattern."""
         parts = torch.arange(len(self.every.right)).split(CONTEXTS_A_PASS)
         with evaluating(self.answers):
-            margins = torch.cat([self.leads(rows) for rows in tqdm(parts, delay=3, leave=False, unit="block")])
+            margins = torch.cat([self.margins(rows) for rows in tqdm(parts, delay=3, leave=False, unit="block")])
             exact = copy.deepcopy(self.answers).double()
             sizes = [sum(len(block) for _, block in blocks) for blocks in self.blocks]
             found, first = list[AnswersCertificate](), 0
             for pattern, blocks, margin in zip(self.patterns, self.blocks, margins.split(sizes), strict=True):
                 narrow = margin.argsort()[:NARROW]
-                off = leads(exact, self.every.part(first + narrow)) - margin[narrow]
+                off = margins_of(exact, self.every.part(first + narrow)) - margin[narrow]
                 problem, wrong = wrong_problem(pattern, blocks, margin), int((~(margin > 0)).sum())
                 least, most = float(margin.min()), float(off.abs().max())
                 found.append(AnswersCertificate(pattern.pattern.form, len(margin), wrong, least, most, problem))
@@ -182,7 +184,7 @@ def wrong_problem(known: SpanContexts, blocks: list[tuple[Shape, Block]], margin
     return next((known.pattern.problem(operands) for operands in known.problems(wrong)), "")
 
 
-def leads(answers: Answers, contexts: AnswerBlock) -> Tensor:
+def margins_of(answers: Answers, contexts: AnswerBlock) -> Tensor:
     """By how much the right token of each context leads, (N,)."""
     logits, right = answers(contexts), answers.tokens[contexts.right][:, None]
     return (logits.gather(1, right) - logits.scatter(1, right, CLOSED).amax(1, keepdim=True))[:, 0].cpu()
