@@ -49,8 +49,8 @@ def numbers(kind: str, text: str) -> list[int]:
     """The value of an option that is several whole numbers, as `0,2` or `0-4`: each once."""
     found: dict[int, None] = {}
     for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        span = range(whole_number(kind, first), whole_number(kind, last or first) + 1)
+        first, dash, last = part.strip().partition("-")
+        span = range(whole_number(kind, first), whole_number(kind, last if dash else first) + 1)
         if not 0 < len(span) <= MOST_NUMBERS - len(found):
             advice = f"give at most {MOST_NUMBERS:,} whole numbers, as in 0,1,2 or 0-4"
             raise argparse.ArgumentTypeError(f"cannot read {text!r}: {advice}")

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from abc_nb.bias import ALiBi
-from abc_nb.bias.lines import Lines
+from abc_nb.bias.lines import LAST_TOKENS, Lines, keys_of, of_keys
 from abc_nb.calibration.calibrate import Calibration, Determining
 from abc_nb.model import positions
+from abc_nb.problems.layouts import Layout
 from abc_nb.specs import models as course
 from abc_nb.specs.models import (
     ABC,
@@ -30,6 +31,15 @@ from abc_nb.specs.recipes import SCAFFOLD
 from audit import trainings
 from audit.positions import digits, distances
 from audit.readings import ABLATIONS, ALGORITHM_1, BY_WEIGHTS, CROSS_LINES, READINGS, TEXT_LINES
+
+
+def by_head(layout: Layout, heads: int, layers: int) -> Lines:
+    """Made by hand, for factors of a few digits: every head looks at one key of the problem.
+
+    That is this place of an operand, one below it that such a factor reaches to, or one of the factor's digits.
+    """
+    few = [operand.places for operand in layout.operands if layout.is_short(operand)]
+    return of_keys(keys_of(layout, max(few, default=1)), LAST_TOKENS, heads, layers)
 
 
 def embedding_size(size: int) -> dict[str, int]:
@@ -160,7 +170,7 @@ SIZES_COMPARED = ("vanilla-padded", "window-cyclic-padded", "abc-padded", *PAPER
 ENCODED = again(PAPERS, ("window-cyclic",), "-encoder", ", one encoder layer", size=layers(1, 2))
 WIDE = {"feed_forward": 1024}
 FACTORED = {  # on natural input: each operand's digits to heads of their own
-    "by-head": scaffold("Window by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
+    "by-head": scaffold("Window by head", positions.Sinusoidal(PERIOD), bias=by_head, arrangement="natural"),
     # A sixth of the budget is too little where the parent has learned the task in part.
     "abc-anew": replace(
         READINGS["abc-mod3-new"], title="ABC, index modulo 3, new weights", tested="beyond", training=SCAFFOLD

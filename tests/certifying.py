@@ -19,6 +19,7 @@ from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.training.evaluation import evaluating
+from audit.models import by_head
 
 TASKS = ("successor", "addition", "n-by-1", "parity", "listops-max")
 BASES = {"parity": 2, "n-by-2": 2, "subtraction": 2, "cycle-navigation": 5}
@@ -54,7 +55,7 @@ def lines_of(task: str) -> Lines:
     For a factor of two digits, which has many more contexts, those of ABS.
     """
     if task == "n-by-2":
-        return Lines.by_head(sampler_of(task).layout(1), 2, 2)
+        return by_head(sampler_of(task).layout(1), 2, 2)
     operand = Line("cross", 0, 0, "antidiagonal", "operand 1", 0, 0.5)
     lines = [replace(operand, layer=layer) for layer in (0, 1)]
     lines += [replace(operand, head=1, offset=1), Line("cross", 1, 1, "vertical", "&", 0, 0.25)]

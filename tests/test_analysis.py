@@ -20,6 +20,7 @@ from abc_nb.api import load
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.calibration.of_model import as_mask
+from abc_nb.common.errors import InputError
 from abc_nb.model.positions import Relative
 from abc_nb.problems.drawing import training_operands
 from abc_nb.problems.sampling import Sampler
@@ -42,6 +43,8 @@ def test_contexts_that_a_problem_meets_hold_its_digits(name: str) -> None:
     for letter, number in zip("ab", numbers, strict=False):
         assert list(shown[letter])[: len(str(number))] == list(str(number)[::-1])
     assert list(shown["y-1"][1:]) == list(shown.writes[:-1])
+    with pytest.raises(InputError, match="N x N writes a table"):
+        contexts_met(load("n-by-n-abs"), "12*34")
 
 
 @pytest.mark.parametrize("base", range(2, 17))

@@ -19,6 +19,7 @@ from abc_nb.model.attention import Record
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS, Layout, binary_aligned, binary_natural, unary
 from abc_nb.problems.tasks import Task
+from audit.models import by_head
 from audit.positions.distances import PlacedALiBi, RunningALiBi
 
 WIDTHS, WINDOWS = st.integers(1, 20), st.integers(0, 4)
@@ -105,7 +106,7 @@ LINES = Lines(
 BIASES = [
     Causal(), ALiBi(), ALiBi(cross=True), PlacedALiBi(cross=True), RunningALiBi(), Window(), Window(2, "both"),
     Window(1, "none"),
-    LINES, Lines.one_key_per_head(LAYOUT, 2, 2), Lines.by_head(LAYOUT, 2, 2), *SHUT,
+    LINES, Lines.one_key_per_head(LAYOUT, 2, 2), by_head(LAYOUT, 2, 2), *SHUT,
 ]  # fmt: skip
 
 

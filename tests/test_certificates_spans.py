@@ -17,7 +17,7 @@ from abc_nb.language.mixture import piece, texts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.spans import END, EQUALS, Pattern, spans_in, text_tokens
-from abc_nb.training.writer import Writer, text_bias
+from abc_nb.training.writer import Writer
 
 SMALL = (
     Pattern(Task("addition", 3), "{a}+{b}="),
@@ -47,7 +47,7 @@ def test_a_problem_holds_its_context(pattern: Pattern) -> None:
 @torch.inference_mode()
 def lead_at(judge: Transformer, problem: str) -> tuple[float, float]:
     """The lead of the next token of an answer that is right so far, from its context alone, and a bound on rounding."""
-    (span,) = text_bias(judge).spans(problem)
+    (span,) = judge.config.bias.spans(problem)
     answer = EQUALS + span.pattern.answer(span.operands) + END
     source, target = (torch.tensor([text_tokens(text)]) for text in (problem[: span.equals], answer))
     shape, block = SpanContexts.of(judge, span.pattern).seen(Batch(source, target, span.layout), span.answer_length)

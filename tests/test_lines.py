@@ -14,6 +14,7 @@ from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Arrangement, Layout, binary_natural, unary
 from abc_nb.problems.tasks import Task
+from audit.models import by_head
 
 ARRANGEMENTS: tuple[Arrangement, ...] = ("natural", "units-first", "as-written")
 INFINITY = float("inf")
@@ -156,7 +157,7 @@ def test_by_head_every_head_has_keys_of_its_own_and_together_they_see_what_a_pla
 ) -> None:
     layout = binary_natural(width, "*", few)
     tokens = ["$", *(f"a{i}" for i in range(width)[::-1]), "*", *(f"b{i}" for i in range(few)[::-1]), "&"]
-    bias = Lines.by_head(layout, heads, layers=2)
+    bias = by_head(layout, heads, layers=2)
     needed = 2 * few  # digits of the factor, and as many places of the number
     for layer in (0, 1):
         opened_at = bias.dense(layout, "cross", layer, heads).isfinite()

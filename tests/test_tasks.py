@@ -57,7 +57,7 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str]] = [
     (partial(Task("n-by-n").layout, 4), ["as-written"], "a table is written row by row, units first"),
     *((Task(name).places, [0, -3], "length .* is not possible") for name in ("addition", "parity", "listops-max")),
     (
-        partial(Sampler(Task("addition", 2), regime="unpadded").validation_batches, size=9),
+        partial(Sampler(Task("addition", 2), "as-written", "unpadded").validation_batches, size=9),
         [1],
         "no number of 2 digits in base",
     ),
@@ -65,6 +65,7 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str]] = [
     (partial(Sampler, ADDITION), ["algined"], "is not possible as arrangement of a Sampler: choose one of natural"),
     (partial(Sampler, ADDITION, "natural"), ["tihgt"], "not possible as regime of a Sampler: choose one of tight"),
     (partial(Sampler, ADDITION, "natural", "tight"), [0], "width_count is 1 or more"),
+    (partial(Sampler, ADDITION, "natural"), ["unpadded"], "results can need a place more"),
     *(
         (
             lambda name, base=base: certified_automaton(Task(name, base).rule),

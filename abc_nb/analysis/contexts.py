@@ -5,16 +5,19 @@ import pandas as pd
 
 from abc_nb.certificates.certify import Passes, contexts_of
 from abc_nb.certificates.contexts import Shape
+from abc_nb.common.errors import InputError
 from abc_nb.runs.store import Run
 from abc_nb.training.evaluation import evaluating
 
 
 def contexts_met(run: Run, problem: str) -> pd.DataFrame:
-    """The contexts that a typed problem meets, a row an output token.
+    """The contexts that a typed problem meets, a row an output token; InputError for a task that writes a table.
 
     Columns: `output`, counted from 1; the tokens of the context by name (see `token_names`), from the lowest place on,
     empty where it has none; `writes`, the right token; and `margin`.
     """
+    if run.spec.task.table:
+        raise InputError(f"contexts are listed of answers in one row, and {run.spec.task.title} writes a table")
     batch, model, parts = run.spec.sampler.typed_batch(problem), run.model(), []
     contexts, vocabulary = contexts_of(model, run.spec.sampler), np.array(run.spec.task.vocabulary)
     passes = Passes(model, contexts)
@@ -30,10 +33,13 @@ def contexts_met(run: Run, problem: str) -> pd.DataFrame:
 
 
 def token_names(shape: Shape) -> list[str]:
-    """The tokens of a context: `a`, `b` (a factor, too) of the numbers, `y` of the answer; how many places below."""
+    """The tokens of a context: `a` and `b` of the numbers, `y` of the answer, and how many places below.
+
+    Of a factor with several digits `b` is the units, and `b+1` the tens.
+    """
     places = shape.places
     here = len(places) - bool(places and places[-1].asked)
     letters = {("digit", 0): "a", ("digit", 1): "b", ("factor", 0): "b", ("output", 0): "y"}
-    below = [0 if kind == "factor" else here - place for kind, _, place in shape.atoms]
+    below = [-place if kind == "factor" else here - place for kind, _, place in shape.atoms]
     named = zip(shape.atoms, below, strict=True)
-    return [letters[kind, number] + (f"-{away}" if away else "") for (kind, number, _), away in named]
+    return [letters[kind, number] + (f"{-away:+d}" if away else "") for (kind, number, _), away in named]

@@ -139,15 +139,6 @@ class Lines(Bias):
             raise InputError(f"a line belongs to a head that is not there: heads are numbered 0 to {self.heads - 1}")
 
     @staticmethod
-    def by_head(layout: Layout, heads: int, layers: int) -> "Lines":
-        """Made by hand, for factors of a few digits: every head looks at one key of the problem.
-
-        That is this place of an operand, one below it that such a factor reaches to, or one of the factor's digits.
-        """
-        few = [operand.places for operand in layout.operands if layout.is_short(operand)]
-        return of_keys(keys_of(layout, max(few, default=1)), LAST_TOKENS, heads, layers)
-
-    @staticmethod
     def one_key_per_head(layout: Layout, heads: int, layers: int) -> "Lines":
         """Made by hand, for a decoder-only model, where all keys share one softmax: a head looks at one key.
 
@@ -224,7 +215,7 @@ def keys_of(layout: Layout, places: int) -> list[LineKey]:
 
 def of_keys(dealt: Sequence[LineKey], every: Sequence[LineKey], heads: int, layers: int) -> Lines:
     """Lines of the value zero, alike in all layers: `dealt` keys go to heads in turn, `every` key to each head."""
-    keys = [(number % heads, dealt[number % len(dealt)]) for number in range(max(heads, len(dealt)))]
+    keys = [(number % heads, dealt[number % len(dealt)]) for number in range(max(heads, len(dealt)) * bool(dealt))]
     keys += [(head, key) for head in range(heads) for key in every]
     lines = [
         Line(attention, layer, head, direction, span, offset, 0.0)

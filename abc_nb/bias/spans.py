@@ -8,7 +8,6 @@ counts as one position, however long its numbers are.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
 
 import torch
 from torch import Tensor
@@ -84,15 +83,6 @@ class SpanLines(Bias):
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
         raise InputError("this bias is of text: give its tokenizer, or take the lines of a pattern for a problem alone")
-
-
-def to_itself(heads: int, layers: int) -> tuple[Line, ...]:
-    """The lines by which every token of a problem sees itself, in each head of each layer."""
-    return tuple(
-        Line(attention, layer, head, direction, span, offset, 0.0)
-        for layer, head in product(range(layers), range(heads))
-        for attention, direction, span, offset in ITSELF
-    )
 
 
 small = lru_cache(1024)(dense_bias)

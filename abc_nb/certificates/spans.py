@@ -20,7 +20,7 @@ all that is said of the units is then true of that.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import pairwise, product, zip_longest
 from typing import Self
 
 from abc_nb.bias.lines import Lines
@@ -37,7 +37,7 @@ from abc_nb.problems.layouts import Layout
 from abc_nb.problems.notation import from_left
 from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern
 from abc_nb.problems.tasks import Width
-from abc_nb.training.writer import Writer, text_bias
+from abc_nb.training.writer import Writer
 
 
 class SpanContexts(PlaceContexts):
@@ -70,7 +70,7 @@ class SpanContexts(PlaceContexts):
     @classmethod
     def of(cls, model: Transformer, pattern: Pattern) -> Self:
         """Those of a language model that knows the pattern; InputError where its problems have several positions."""
-        bias, config = text_bias(model), model.config
+        bias, config = model.config.bias, model.config
         if bias.period != 1 or type(config.position) not in (NoPosition, Rotary):
             raise InputError("no certificate: a problem must stand at one position, which is rotary or none")
         return cls(bias.lines_of(pattern), config.decoder_layers, pattern)
@@ -119,7 +119,7 @@ class SpanContexts(PlaceContexts):
             text, right = self.pattern.problem(operands), self.pattern.answer(operands)
             said = Writer(model).answer(text)
             if said != right and text not in examples:
-                first = next((at for at, pair in enumerate(zip(said, right, strict=False)) if pair[0] != pair[1]), 0)
+                first = next(at for at, pair in enumerate(zip_longest(said, right)) if pair[0] != pair[1])
                 answer, correct = (self.pattern.said(digits or "?") for digits in (said, right))
                 examples[text] = Counterexample(text, answer, correct, first, False)
         return [*examples.values()][:COUNTEREXAMPLES_SOUGHT]

@@ -67,7 +67,7 @@ class AnswersCertificate:
             wrong = f"{self.wrong:,} of {self.contexts:,} contexts are wrong"
             return f"{self.form} is not certified: {wrong}: {self.problem}"
         if not self.certified:
-            return f"{self.form} is not certified: the smallest margin, {self.margin:.0e}, is within what rounding changes"
+            return f"{self.form} is not certified: rounding can change the smallest margin, {self.margin:.0e}"
         return (
             f"{self.form} for numbers of any lengths, in any text: in each of {self.contexts:,} contexts the right "
             f"token leads by a margin of {self.margin:.2f} or more. Where margins are smallest, float32 and float64 "

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.bias.base import CLOSED, Bias, OpenKeys
-from abc_nb.bias.lines import Lines
-from abc_nb.bias.spans import to_itself
+from abc_nb.bias.lines import Lines, of_keys
+from abc_nb.bias.spans import ITSELF
 from abc_nb.certificates.contexts import Block, Node, Shape, Token
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attach import attached
@@ -75,7 +75,7 @@ class Answers(nn.Module):
         """InputError for a bias under which a second layer shows an answer's token more than the first does."""
         super().__init__()
         self.bias, self.characters = bias, alphabet(bias.patterns)
-        itself = {*to_itself(bias.lines_of(bias.patterns[0]).heads, layers)}
+        itself = {*of_keys((), ITSELF, bias.lines_of(bias.patterns[0]).heads, layers).lines}
         for lines in map(bias.lines_of, bias.patterns):
             inside = {line for line in lines.lines if line.attention != "cross" and line.layer < layers}
             if inside != itself or any(bias.same_as(layer) for layer in range(layers)):

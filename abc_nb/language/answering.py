@@ -9,7 +9,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import END, EQUALS, Pattern, ProblemSpan, plainly, spans_in, text_tokens
-from abc_nb.training.writer import Writer, check_memory, text_bias
+from abc_nb.training.writer import Writer, check_memory
 
 LIKE_ONE, TAIL = re.compile(r"\d[\d\s.,+\-*/^()]*$"), 60  # what looks like a problem before an `=`, by its last signs
 CONTINUED = 200  # characters that are written after a text without a problem
@@ -23,7 +23,7 @@ def spoken(model: Transformer, text: str, whole: bool = False) -> str:
     A whole text without a problem is continued, and so is any by a model that knows no problems. InputError for a text
     that has none otherwise, or that cannot be answered: see `problems_of`.
     """
-    patterns = text_bias(model).patterns
+    patterns = model.config.bias.patterns
     text, spans = problems_of(patterns, text)
     if patterns and not spans and not whole:
         raise InputError(f"there is no problem in {shortened(text)!r}: write one as {forms(patterns)}")

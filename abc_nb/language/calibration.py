@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import Attention
-from abc_nb.bias.lines import Lines
-from abc_nb.bias.spans import SpanLines, to_itself
+from abc_nb.bias.lines import Lines, of_keys
+from abc_nb.bias.spans import ITSELF, SpanLines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.of_model import SHARES, sparsest
 from abc_nb.certificates.sights import determined
@@ -45,7 +45,7 @@ def calibrate_pattern(model: Transformer, pattern: Pattern, settings: Calibratio
     layers, texts = model.config.decoder_layers, problems(pattern, longest, seed)
     layout = pattern.layout(tuple(pattern.task.rule.short_digits if short else longest for short in pattern.short))
     layout = replace(layout, target_length=len(texts[0].partition("=")[2]))
-    alone = tuple(line for line in to_itself(model.config.heads, layers) if line.attention == "source")
+    alone = of_keys((), ITSELF[:1], model.config.heads, layers).lines
 
     def whole(lines: Lines) -> Lines:
         return Lines(lines.heads, (*lines.lines, *alone), empty="closed")

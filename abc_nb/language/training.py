@@ -23,7 +23,7 @@ from abc_nb.problems.spans import ProblemSpan, spans_in, text_of, text_tokens
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.fit import Progress, Report, Training, fit
 from abc_nb.training.recipe import TrainingConfig, Validation
-from abc_nb.training.writer import logits_of_texts, rows_of, text_bias
+from abc_nb.training.writer import logits_of_texts, rows_of
 
 TEXTS = 64  # rows of held-out text
 MISSED = 256  # problems that are kept to be met again
@@ -107,9 +107,9 @@ SHAPES, AT_ONCE = 8, 256  # shapes of which a step shows contexts alone, and con
 
 def contexts_of_text(model: Transformer) -> list[SpanContexts]:
     """The contexts of each pattern's answers; InputError for a model whose answers can look everywhere."""
-    if not text_bias(model).patterns:
+    if not model.config.bias.patterns:
         raise InputError("no certificate: the answers of this model look at all text before them; choose language-abs")
-    return [SpanContexts.of(model, pattern) for pattern in text_bias(model).patterns]
+    return [SpanContexts.of(model, pattern) for pattern in model.config.bias.patterns]
 
 
 def practise_language(
@@ -172,7 +172,7 @@ class TextPractice:
         now, then = (logits_of_texts(model, inputs, rows).log_softmax(-1) for model in (self.model, self.before))
         outside = torch.ones_like(inputs, dtype=torch.bool)
         for row, text in zip(outside, batch.texts, strict=True):
-            for span in text_bias(self.model).spans(text):
+            for span in self.model.config.bias.spans(text):
                 row[span.equals : span.end] = False
         return F.kl_div(now, then, reduction="none", log_target=True).sum(-1)[outside].mean()
 

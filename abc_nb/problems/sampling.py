@@ -70,6 +70,8 @@ class Sampler:
         check_fields(self)
         if self.width_count < 1:
             raise InputError("training needs a width at least: width_count is 1 or more")
+        if self.regime == "unpadded" and self.arrangement != "as-written" and self.task.grows:
+            raise InputError("results can need a place more, and unpadded problems have it as-written alone")
 
     @property
     def widths(self) -> tuple[Width, ...]:

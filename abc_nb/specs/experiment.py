@@ -16,6 +16,7 @@ from abc_nb.common.config import classes, digest, from_data, hints, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import PositionEncoding
 from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.tasks import Task
 
 LANGUAGE = "language"  # the task of language models, which learn several forms of problems in a text
@@ -27,7 +28,7 @@ Configuration = TypeVar("Configuration")
 class Name:
     """A task, a model and a base; written, as people type it, `addition-abc` or `addition-abc-base4`.
 
-    Raises InputError for an unknown task or a base that the task cannot have.
+    Raises InputError for a base that the task cannot have. A reader's rule is a task, too, of which nothing is known.
     """
 
     task: str
@@ -36,7 +37,7 @@ class Name:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", usual_base(self.task) if self.base == 0 else self.base)
-        if self.task != LANGUAGE:
+        if self.task in REGISTRY:
             Task(self.task, self.base)
 
     def __str__(self) -> str:
@@ -45,7 +46,7 @@ class Name:
 
 def usual_base(task: str) -> int:
     """The base that a name does not mention."""
-    return 10 if task == LANGUAGE else Task(task).base
+    return Task(task).base if task in REGISTRY else 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +59,7 @@ class BaseSpec:
     tests: tuple[tuple[int, int], ...] = field(
         default=(), compare=False, metadata=LABEL
     )  # (length, samples); more can be made later
-    # Set by `specify`. The spec of a reader's rule keeps the default, which then says nothing.
-    identity: Name = field(default=Name("addition", "vanilla"), compare=False, metadata=LABEL)
+    identity: Name = field(compare=False, metadata=LABEL)
     profile: str = field(default="quick", compare=False, metadata=LABEL)
     changes: tuple[str, ...] = field(
         default=(), compare=False, metadata=LABEL

@@ -48,7 +48,7 @@ class Spec(BaseSpec):
     practice: int = 0  # rounds, at most: training goes on with what the parent gets wrong until it is certified
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, accept=0, rank=0, practice=0)
 
     @property
     def task(self) -> Task:
@@ -127,7 +127,7 @@ def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec
             raise InputError(f"cannot set {change!r}: {identity} has no part {part!r}")
         if (part in FROM_A_PARENT and not has_parent) or part == "practice":
             raise InputError(f"cannot set {change!r}: {identity} is not made from another model in this way")
-    own = replace(specify_task(task, identity.model, profile, changes), identity=identity)
+    own = specify_task(task, identity.model, profile, changes)
     if has_parent:
         fields = {name: getattr(model, name) for name in ("calibration", "start", "accept", "rank")}
         parent = Name(task.name, model.parent, model.parent_base or task.base)
@@ -143,7 +143,8 @@ def specify_task(task: Task, name: str, profile: str, changes: tuple[str, ...] =
     config = model_config(model, sampler, profile, changes)
     training = changed(training_config(model, task, profile), "training", changes)
     tested = tests(model, sampler, config, profile)
-    return Spec(sampler, training, model=config, tests=tested, profile=profile, changes=changes)
+    identity = Name(task.name, name, task.base)
+    return Spec(sampler, training, model=config, tests=tested, identity=identity, profile=profile, changes=changes)
 
 
 def practised_spec(identity: Name, model: Model, profile: str, changes: tuple[str, ...]) -> Spec:

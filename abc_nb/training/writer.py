@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import Bias
 from abc_nb.bias.spans import positions
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Cache, Record
@@ -40,7 +39,7 @@ class Writer:
         """
         if not text:
             raise InputError("there is no text to go on from: give one character at least")
-        ids, spans = text_tokens(text), text_bias(self.model).spans(text)
+        ids, spans = text_tokens(text), self.model.config.bias.spans(text)
         tokens = standing(text, spans)
         pairs = zip(self.tokens, tokens, strict=False)
         known = min(sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)), self.cache.count)
@@ -69,7 +68,7 @@ class Writer:
 
     def answer(self, text: str) -> str:
         """The answer, units first, to the problem whose `=` ends a text: all digits that the model writes there."""
-        spans = text_bias(self.model).spans(text)
+        spans = self.model.config.bias.spans(text)
         if not spans or not spans[-1].finished or spans[-1].end != len(text) or spans[-1].answer_length:
             raise InputError(f"there is no problem at the end of {text[-40:]!r}")
         written = self.write(text, spans[-1].pattern.answer_places(spans[-1].lengths) + 1, NO_DIGITS)
@@ -78,18 +77,13 @@ class Writer:
 
 def likeliest(model: Transformer, text: str) -> Tensor:
     """The token that the model thinks likeliest after each of a text's, (tokens,), in memory linear in its length."""
-    parts = passes(model, text_tokens(text), text_bias(model).spans(text), Cache())
+    parts = passes(model, text_tokens(text), model.config.bias.spans(text), Cache())
     return torch.cat([part.argmax(-1).cpu() for part in parts])
-
-
-def text_bias(model: Transformer) -> Bias:
-    """The model's bias; a plain one has no patterns, so that all is text."""
-    return model.config.bias
 
 
 def rows_of(model: Transformer, texts: Sequence[str]) -> list[Spans]:
     """The problems in rows of text that the model's bias is about."""
-    return [text_bias(model).spans(text) for text in texts]
+    return [model.config.bias.spans(text) for text in texts]
 
 
 def logits_of_texts(
@@ -99,7 +93,7 @@ def logits_of_texts(
 
     `rows` (B) are the problems in each row. `record` receives all attention, as self-attention.
     """
-    bias, cache, device = text_bias(model), cache or Cache(), tokens.device
+    bias, cache, device = model.config.bias, cache or Cache(), tokens.device
     first, last = cache.count, cache.count + tokens.shape[1]
     where = torch.stack([positions(spans, last, bias.period) for spans in rows]).to(device)
     index = where[:, None, first:, None]  # one index for all heads and pairs of numbers
