@@ -10,35 +10,18 @@ How a call travels through the package:
                       abc                certificates.practice: look, fit, look, ... until certify finds nothing wrong
     teach           problems.rules.Rule -> Task -> Spec -> train -> practise -> Taught; nothing is stored
 
-What notebooks and users need is imported when it is first used, so that `import abc_nb` takes no time.
+What users need is listed in `__init__.pyi`, and imported when it is first used, so that `import abc_nb` takes no time.
 """
 
+import ast
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 __version__ = "0.1.0"
 
-_NAMES = {
-    "api": "load answer certify",
-    "certificates.certify": "certify_model",
-    "calibration.calibrate": "calibrate Calibration PAPER",
-    "calibration.of_model": "calibrate_model bias_from_attention coverage",
-    "bias.lines": "Lines",
-    "problems.layouts": "Layout Operand",
-    "problems.rules": "Rule Input cell operand",
-    "problems.tasks": "Task",
-    "taught": "teach",
-    "problems.sampling": "Batch Sampler",
-    "model.transformer": "Transformer ModelConfig",
-    "training.recipe": "TrainingConfig",
-    "training.fit": "fit",
-    "training.problems": "train",
-    "training.evaluation": "evaluate greedy",
-    "specs.spec": "spec",
-    "common.errors": "InputError",
-    **{f"show.explorers.{name}": f"explore_{name}" for name in ("attention", "calibration", "painting")},
-}
-_HOME = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
+_LISTED = ast.parse(Path(__file__).with_suffix(".pyi").read_text()).body
+_HOME = {name.name: line.module for line in _LISTED if isinstance(line, ast.ImportFrom) for name in line.names}
 __all__ = [*_HOME]
 
 

@@ -273,6 +273,24 @@ def test_a_broken_model_errs_in_the_shown_sum_and_practice_brings_the_proof_back
     assert (whole_margins(model, contexts(True).numpy()) > 0).all()
 
 
+def test_what_is_wrong_at_a_pause_is_practised_until_it_is_proven(page: Page) -> None:
+    page.get_by_role("button", name="by hand").click()
+    expect(page.locator("#drill")).to_be_disabled()
+    page.locator("#train").click()
+    expect(page.locator("#proof")).to_contain_text("Stopped after")  # where sums of six digits are first all right
+    page.locator("#drill").click()
+    proof = page.locator("#proof")
+    expect(proof).to_contain_text("Right for every sum of every length")
+    expect(proof).to_contain_text("Each context occurs in a sum of numbers of at most 3 digits")
+    model = page.evaluate(MODEL.format("{...adder.result, weights: adder.weights}"))
+    assert (whole_margins(model, contexts(True).numpy()) > 0).all()
+    expect(page.locator("#drill")).to_be_disabled()
+    page.locator("#add").click()
+    assert page.evaluate("new Set(Draw.cells.map(String)).size === Draw.cells.length"), (
+        "a new head has a cell of its own"
+    )
+
+
 def test_training_stops_and_goes_on(page: Page) -> None:
     page.get_by_role("button", name="by hand").click()
     page.locator("#train").click()

@@ -109,7 +109,7 @@ def photograph(browser: Browser, html: str, folder: Path) -> None:
         page = browser.new_page(viewport={"width": 900, "height": 900})
         page.evaluate("name => (window.name = name)", name)
         page.set_content(html)
-        page.wait_for_function("window.name !== 'cone' || Cone.proven")
+        page.wait_for_function("window.name !== 'cone' || Cone.result")
         picture = Image.open(io.BytesIO(page.locator(f"#{name}").screenshot())).convert("RGB")
         few = picture.quantize(256, Image.Quantize.FASTOCTREE)  # which keeps the colours of thin lines
         few.save(folder / "scenes" / f"{name}.png", optimize=True)

@@ -25,10 +25,12 @@ const Draw = {
       const h = +target.dataset.head, [row, back] = this.cells[h];
       this.move(h, row + down, row + down === 2 ? Math.max(1, back + right) : back + right);
     });
-    byId("add").onclick = () => this.take([...this.cells, [0, 0]], this.cells.length);
+    const free = () => [...PRESETS["by hand"], [0, 2], [1, 2]].find((cell) => !this.cells.some((other) => other.join() === cell.join()));
+    byId("add").onclick = () => this.take([...this.cells, free()], this.cells.length);
     byId("remove").onclick = () => this.take(this.cells.slice(0, -1));
     byId("train").onclick = () => this.train(false);
     byId("stop").onclick = () => (this.busy ? this.jobs.stop() : this.train(true));
+    byId("drill").onclick = () => this.run("practise", { weights: adder.weights });
     this.take(SHIPPED.cells);
   },
   // Other lines: what was trained under the last ones no longer counts. Before any training the page says how many
@@ -77,9 +79,14 @@ const Draw = {
     const row = ["a", "b", "y"].findIndex((name) => y < board.y(name) + board.size * 0.6);
     this.move(this.held, row, this.i - place);
   },
-  async train(go) {
+  train(go) {
+    if (!go) Object.assign(this, { seed: this.seed + 1, history: [] });
+    return this.run("train", { seed: this.seed, go, pauses: !go });
+  },
+  // A job of training or practice, and what its model gets wrong.
+  async run(job, input) {
     const { cells } = this;
-    Object.assign(this, { busy: true, half: false, seed: go ? this.seed : this.seed + 1, history: go ? this.history : [] });
+    Object.assign(this, { busy: true, half: false });
     put("proof", "It trains…");
     this.buttons();
     const news = ({ rounds, step, wrong, right }) => {
@@ -88,28 +95,29 @@ const Draw = {
       this.history.push([step, wrong, ...right]);
       this.chart();
     };
-    const result = await this.jobs.run("train", { cells, seed: this.seed, go, pauses: !go }, news);
+    const result = await this.jobs.run(job, { cells, ...input }, news);
     Object.assign(this, { busy: false, half: cells === this.cells && result.stopped });
+    if (cells === this.cells) setAdder(cells, result), (byId("yours").hidden = false);
     this.buttons();
     if (cells !== this.cells) return;
-    setAdder(cells, result), (byId("yours").hidden = false);
     this.tell(result);
-    if (result.stopped) byId("proof").prepend(`Stopped after ${result.step} steps. `);
+    byId("proof").prepend(result.stopped ? `Stopped after ${result.step} steps. ` : result.rounds[1] === undefined ? "" : `Practised: ${result.rounds.map(count).join(" wrong, then ")} wrong. `);
     if (result.sum) Type.show(sumOf(...result.sum.text.split("+"), 7));
   },
   buttons() {
     const { busy, half, contexts, cells } = this;
-    const disabled = { train: busy || !contexts, stop: !busy && !half, add: cells.length >= HEADS, remove: cells.length < 2 };
+    const disabled = { train: busy || !contexts, stop: !busy && !half, drill: busy || adder.cells !== cells || !adder.result.wrong || contexts.twins, add: cells.length >= HEADS, remove: cells.length < 2 };
     for (const id in disabled) byId(id).disabled = disabled[id];
     for (const button of byId("presets").children) button.ariaPressed = PRESETS[button.textContent].join() === cells.join();
     put("train", contexts?.twins ? "Train anyway" : "Train");
     put("stop", half ? "Go on" : "Stop and prove");
   },
   tell({ count: n, wrong, margin, bits, sum, answer, seconds, largest }) {
-    const tried = `All <b>${count(n)}</b> contexts tried in ${seconds.toFixed(2)} s, with weights of ${bits} bits.`;
+    const tried = `All <b>${count(n)}</b> contexts tried in ${seconds.toFixed(2)} s, with weights rounded to ${bits} bits.`;
+    const digits = this.contexts?.all.reduce((most, { shape }) => Math.max(most, shape.places - 1), 0);
     put("proof", wrong ? `${tried} ${inRed(`${count(wrong)} are wrong.`)} The shortest sum in which one occurs: <span class="wrong big">${sum.text} = ${written(answer)}</span>
-      <small>Right is ${written(rightTokens(sum))}. Scene 1 shows it.</small>`
-      : `${tried} None is wrong; the right token leads by at least ${margin.toPrecision(3)}, the <em>margin</em>. <span class="big">${proven("sum of every length")}</span> <small>All numbers here are whole multiples of one small unit, and no sum of them exceeds 2<sup>${Math.ceil(Math.log2(largest))}</sup> units. Up to 2<sup>53</sup> a browser does not round.</small>`);
+      <small>Right is ${written(rightTokens(sum))}. <a href="#type">Scene 1</a> shows it.</small>`
+      : `${tried} None is wrong; the right token leads by at least ${margin.toPrecision(3)}, the <em>margin</em>. <span class="big">${proven("sum of every length")}</span> Each context occurs in a sum of numbers of at most ${digits} digits. So a model that adds all of those right adds <em>all</em> numbers right. <small>All numbers here are whole multiples of one small unit, and no sum of them exceeds 2<sup>${Math.ceil(Math.log2(largest))}</sup> units. Up to 2<sup>53</sup> a browser does not round.</small>`);
   },
   // How many contexts are wrong, and the share of sums that are right at three lengths, over the steps of training.
   chart() {
