@@ -94,7 +94,7 @@ BAD: dict[str, list[object]] = {
     "digits": [0, 10**9, 2.0],
     "seed": [-1, True, [0]],
     "window": [-1, "1"],
-    "period": [-3, None],
+    "zeros": [-3, None],
     "steps": [0, 1.5],
     "share": [0, 1.1, "half", True],
     "train": [1, "yes", None],

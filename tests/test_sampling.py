@@ -166,7 +166,8 @@ def test_what_is_drawn_does_not_change(name: str) -> None:
     """Bit for bit, as the digests say that were made when the shipped models were trained."""
     found = hashlib.sha256()
     for regime in get_args(Regime):
-        sampler = Sampler(Task(name), regime=regime, width_count=3)
+        cut = regime == "unpadded" and Task(name).grows
+        sampler = Sampler(Task(name), "as-written" if cut else "natural", regime, width_count=3)
         batches = [sampler.training_batch(seed, step, 64) for seed, step in ((0, 0), (0, 7), (3, 1))]
         batches += [*sampler.validation_batches(0, 60), sampler.calibration_batch(0, 20)]
         for batch in (*batches, *(sampler.test_batch(length, 20, 20240701) for length in (1, 3, 6))):

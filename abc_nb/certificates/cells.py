@@ -6,6 +6,11 @@ one in which every cell that is read is one that some entry of its own pattern's
 This is a fixed point: it begins with nothing, and grows until no entry is new. A relation holds all that occurs in
 tables of any size, by induction over the cells in the order in which they are written, and may hold more.
 
+In a product a cell reads a digit of each factor, the cell above and the cell before. In the first row nothing stands
+above, in the first column nothing before, and in the last column no digit of the first factor. The relation of the
+corner's pattern are the 100 pairs of digits, each with the cell that it gives: 7 and 8 give 56. The next cell has one
+of these before it, and so on: in the first row a cell is at most 9 * 9 + 8, and no entry with 98 enters its relation.
+
 Beside a context's cells stand others that it does not show, and that were read for them. A context is possible if
 there is such a cell for each place beside it; that is asked of one place at a time, so more can pass than occur.
 """
