@@ -123,8 +123,8 @@ def test_a_row_gives_a_model_a_name(copy: Copy) -> None:
     path = copy.folder / name
     assert "at the end of the table `BASIC`" in SECTIONS["A name for a model"]
     before, table, after = re.split(r"(^BASIC = \{.*?^)(?=\}$)", path.read_text(), flags=re.MULTILINE | re.DOTALL)
-    assert "Write `Pairs` into the import from `abc_nb.bias`" in SECTIONS["A name for a model"]
-    before = before.replace("from abc_nb.bias import ", "from abc_nb.bias import Pairs, ")
+    assert "Write `from abc_nb.bias.pairs import Pairs`" in SECTIONS["A name for a model"]
+    before = before.replace("from abc_nb.bias import ", "from abc_nb.bias.pairs import Pairs\nfrom abc_nb.bias import ")
     path.write_text(before + table + row + after)
     copy.commands("A name for a model")
     assert [run.partition("-smoke")[0] for run in copy.runs()] == ["addition-pairs"]

@@ -11,7 +11,6 @@ from helpers import TINY, build, table
 from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
-from abc_nb.model import positions
 from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.positions import Index, NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
 from abc_nb.model.transformer import Transformer
@@ -315,8 +314,3 @@ def test_the_target_of_a_product_may_go_on_beyond_its_source() -> None:
 def test_positions_by_row_and_column_need_a_table() -> None:
     with pytest.raises(InputError, match="need an output that is a table"):
         placed(TableCoupling(), unary(3))
-
-
-def test_an_unknown_encoding_is_an_error_that_names_the_known() -> None:
-    with pytest.raises(AttributeError, match="no PositionEncoding is called 'Rotory': there are Abacus"):
-        positions.Rotory  # noqa: B018

@@ -130,11 +130,3 @@ def classes(*bases: type) -> dict[str, type]:
     for cls in every:  # grows while it is read
         every += cls.__subclasses__()
     return {cls.__name__: cls for cls in every if is_dataclass(cls)}
-
-
-def look_up(base: type, name: str) -> Any:
-    """The class of that name which derives from `base`, as a package's `__getattr__`; AttributeError names them."""
-    found = classes(base)
-    if name in found:
-        return found[name]
-    raise AttributeError(f"no {base.__name__} is called {name!r}: there are {', '.join(sorted(found))}")
