@@ -64,7 +64,7 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str]] = [
     (Sampler, ["addition"], "'addition' is not possible as task"),
     (partial(Sampler, ADDITION), ["algined"], "is not possible as arrangement of a Sampler: choose one of natural"),
     (partial(Sampler, ADDITION, "natural"), ["tihgt"], "not possible as regime of a Sampler: choose one of tight"),
-    (partial(Sampler, ADDITION, "natural", "tight"), [0], "width_count is 1 or more"),
+    (partial(Sampler, ADDITION, "natural", "tight"), [0], "0 is not possible as width_count of a Sampler: give 1"),
     (partial(Sampler, ADDITION, "natural"), ["unpadded"], "results can need a place more"),
     *(
         (

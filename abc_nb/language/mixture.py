@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from abc_nb.common.config import check_fields
-from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS, Digits, varied_digits
 from abc_nb.problems.sampling import TRAIN, VALIDATION, generator
 from abc_nb.problems.spans import END, VOCABULARY, Pattern, text_tokens
@@ -54,9 +53,7 @@ class Mixture:
     text: bool = True  # or else rows of problems alone
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        if self.longest < 1 or self.problems < 0 or self.characters < 2:
-            raise InputError("a mixture has rows of 2 characters or more, and numbers of one digit or more")
+        check_fields(self, characters=2, problems=0, longest=1)
 
     def rows(
         self, rng: np.random.Generator, count: int, held_out: bool = False, again: Sequence[str] = ()

@@ -67,9 +67,7 @@ class Sampler:
     width_count: int = 1  # consecutive training widths, tight regime
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        if self.width_count < 1:
-            raise InputError("training needs a width at least: width_count is 1 or more")
+        check_fields(self, width_count=1)
         if self.regime == "unpadded" and self.arrangement != "as-written" and self.task.grows:
             raise InputError("results can need a place more, and unpadded problems have it as-written alone")
 

@@ -100,6 +100,8 @@ const Draw = {
     if (cells === this.cells) setAdder(cells, result), (byId("yours").hidden = false);
     this.buttons();
     if (cells !== this.cells) return;
+    const last = this.history.pop(); // now of the rounded weights
+    if (last) this.history.push([last[0], result.wrong, ...(result.wrong ? last.slice(2) : [1, 1, 1])]), this.chart();
     this.tell(result);
     byId("proof").prepend(result.stopped ? `Stopped after ${result.step} steps. ` : result.rounds[1] === undefined ? "" : `Practised: ${result.rounds.map(count).join(" wrong, then ")} wrong. `);
     if (result.sum) Type.show(sumOf(...result.sum.text.split("+"), 7));
@@ -117,7 +119,7 @@ const Draw = {
     const digits = this.contexts?.all.reduce((most, { shape }) => Math.max(most, shape.places - 1), 0);
     put("proof", wrong ? `${tried} ${inRed(`${count(wrong)} are wrong.`)} The shortest sum in which one occurs: <span class="wrong big">${sum.text} = ${written(answer)}</span>
       <small>Right is ${written(rightTokens(sum))}. <a href="#type">Scene 1</a> shows it.</small>`
-      : `${tried} None is wrong; the right token leads by at least ${margin.toPrecision(3)}, the <em>margin</em>. <span class="big">${proven("sum of every length")}</span> Each context occurs in a sum of numbers of at most ${digits} digits. So a model that adds all of those right adds <em>all</em> numbers right. <small>All numbers here are whole multiples of one small unit, and no sum of them exceeds 2<sup>${Math.ceil(Math.log2(largest))}</sup> units. Up to 2<sup>53</sup> a browser does not round.</small>`);
+      : `${tried} None is wrong; the right token leads by at least ${margin.toPrecision(3)}, the <em>margin</em>. <span class="big">${proven("sum of every length")}</span> Each context occurs in a sum of numbers of at most ${digits} digits, zeros in front included. So a model that adds all of those right adds <em>all</em> numbers right. <small>All numbers here are whole multiples of one small unit, and no sum of them exceeds 2<sup>${Math.ceil(Math.log2(largest))}</sup> units. Up to 2<sup>53</sup> a browser does not round.</small>`);
   },
   // How many contexts are wrong, and the share of sums that are right at three lengths, over the steps of training.
   chart() {
