@@ -153,6 +153,7 @@ BAD = {  # commands, and what is said
         "`abc-nb train addition-vanilla-base7 --profile smoke --seed 3`"
     ),
     "sweep addition-* --seeds 0,4-2": "cannot read '0,4-2'",
+    "sweep addition-* --seeds 3-": "'' is not possible: a seed is a whole number",
     "sweep division-*": "no experiment matches 'division-*'",
     "ship addition-vanilla": "was not made here: there is nothing new to ship",
     "notebooks 99_nothing": "99_nothing",

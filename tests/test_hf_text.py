@@ -7,7 +7,7 @@ import itertools
 import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -284,6 +284,8 @@ def test_a_llama_is_trained_until_its_answers_are_certified_in_any_text() -> Non
         hf.train_until_certified(model, 60, rate=1e-2, batch=64)
         (certificate,) = hf.certify(model)
         assert certificate.certified and certificate.margin > 100 * certificate.rounding
+        narrow = replace(certificate, rounding=certificate.margin)
+        assert not narrow.certified and "rounding can change the smallest margin" in str(narrow)
         model.eval()
         for bits in ("1", "1101", "10110" * 20):
             prompt = ids(f"and so it is, is it? parity({bits})=")[None]

@@ -41,6 +41,7 @@ def test_no_public_name_becomes_a_module_once_it_was_used() -> None:
 def test_lines_are_read_out_where_they_determine_the_rule() -> None:
     """A model under lines by hand looks along these; an untrained plain one along none that are enough."""
     spec = spec_of(RULE_110)
+    assert spec.identity.task == RULE_110.name
     batch = Widest(spec.task, width_count=3).calibration_batch(0, 50)
     assert batch.layout.row_length == 6 and isinstance(spec.model.bias, Lines)
     by_hand = {replace(line, value=0.0) for line in spec.model.bias.lines if line.attention != "source"}
