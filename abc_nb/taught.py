@@ -42,7 +42,7 @@ def spec_of(rule: Rule) -> Spec:
     token written last is the query's own, and needs no head. InputError for a rule that can have no certificate.
     """
     if not rule.table:
-        certified_automaton(rule)  # so that it is refused before it is trained
+        certified_automaton(rule).settled()  # so that it is refused before it is trained
     named, changes = ("abs-unpractised", ()) if rule.table else ("decoder-abs-unpractised", IN_ONE_ROW)
     spec = specify_task(Task.of(rule), named, "quick", changes)
     assert isinstance(spec.model.bias, Lines)

@@ -132,6 +132,18 @@ def test_a_rule_that_writes_outside_of_its_alphabet_is_named_before_it_is_traine
         Task.of(table).right_answer("1*1")
 
 
+def test_a_rule_that_treats_every_second_place_in_another_way_is_refused_before_it_is_trained() -> None:
+    """As Luhn's checksum, which doubles every second digit; the token says the sum so far, and which comes next."""
+
+    def luhn(state: Any, digit: np.ndarray) -> tuple[Any, Any]:
+        added = np.where(state < 10, digit, 2 * digit - 9 * (digit > 4))
+        return ((state % 10 + added) % 10 + 10 * (state < 10),) * 2
+
+    rule = Rule("luhn", luhn, (Input("place", 10),), "0123456789abcdefghij", notation="symbols", said="last")
+    with pytest.raises(InputError, match="what lower places mean alternates from place to place"):
+        spec_of(rule)
+
+
 @pytest.mark.parametrize("name", ["successor", "addition", "n-by-1", "n-by-2", "parity", "listops-max"])
 @pytest.mark.parametrize("base", [2, 3])
 def test_how_much_a_result_grows_follows_from_the_rule(name: str, base: int) -> None:

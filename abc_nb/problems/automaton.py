@@ -36,16 +36,20 @@ class Automaton:
     def settled(self, empty: tuple[int, ...] = ()) -> int:
         """The least n of places after which a state can be any that it can be after n + 1, and so after any more.
 
-        At these places `empty` operands have no digit.
+        At these places `empty` operands have no digit. InputError where what can follow alternates for ever, as under
+        a rule that treats every second place in another way.
         """
         most, following = 1, self.following[:, (self.digits[:, list(empty)] == 0).all(1)]
         for start in self.start:  # a state is followed by states of the same factor alone
             states = np.flatnonzero((self.short == self.short[start]).all(1))
             follows = np.zeros((len(states), len(states)), np.float32)
             follows[np.arange(len(states))[:, None], np.searchsorted(states, following[states])] = 1
-            power, places = follows, 1
+            power, places, before = follows, 1, {follows.tobytes()}
             while not np.array_equal(further := (power @ follows > 0).astype(np.float32), power):
+                if further.tobytes() in before:
+                    raise InputError("no certificate: what lower places mean alternates from place to place for ever")
                 power, places = further, places + 1
+                before.add(power.tobytes())
             most = max(most, places)
         return most
 
