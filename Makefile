@@ -72,9 +72,11 @@ lock: ## resolve pyproject.toml anew into requirements.lock
 	rm -rf build/lock
 
 models: $(STAMP) ## copy the story's models from results/ into the package
+	rm -rf build/models
+	$(BIN)/python -c 'from pathlib import Path; from abc_nb import load; from abc_nb.runs.store import ship; \
+	  [ship(load(f"{task}-{model}"), True, Path("build/models")) for task in ("successor", "addition", "n-by-1", "parity") for model in ("abs", "abc")]'
 	rm -rf abc_nb/data/models
-	$(BIN)/python -c 'from abc_nb import load; from abc_nb.common.paths import PACKAGED_MODELS; from abc_nb.runs.store import ship; \
-	  [ship(load(f"{task}-{model}"), True, PACKAGED_MODELS) for task in ("successor", "addition", "n-by-1", "parity") for model in ("abs", "abc")]'
+	mv build/models abc_nb/data/models
 
 clean: ## remove build files and caches (ALL=1: runs/ and .venv too)
 	rm -rf build figures/smoke *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -211,7 +211,7 @@ def test_an_option_that_cannot_be_obeyed_is_refused_by_every_command_for_every_k
 
 def test_options_that_a_kind_of_model_has_no_use_for_are_refused(capsys: Capture) -> None:
     for command, sentence in {
-        "compute addition-abc 1+2 --text": "Addition shows no table",
+        "compute addition-abc 1+2 --text": "Addition shows no table: take N x N",
         "certify addition-vanilla": "no certificate",
         "sweep language-* --profile smoke": "has no profile 'smoke'",
         "list language --profile smoke": "has no profile 'smoke'",

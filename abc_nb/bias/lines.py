@@ -215,7 +215,7 @@ def keys_of(layout: Layout, places: int) -> list[LineKey]:
 
 def of_keys(dealt: Sequence[LineKey], every: Sequence[LineKey], heads: int, layers: int) -> Lines:
     """Lines of the value zero, alike in all layers: `dealt` keys go to heads in turn, `every` key to each head."""
-    keys = [(number % heads, dealt[number % len(dealt)]) for number in range(max(heads, len(dealt)) * bool(dealt))]
+    keys = [(number % heads, dealt[number % len(dealt)]) for number in range(max(heads, len(dealt)) if dealt else 0)]
     keys += [(head, key) for head in range(heads) for key in every]
     lines = [
         Line(attention, layer, head, direction, span, offset, 0.0)

@@ -44,12 +44,13 @@ class Automaton:
             states = np.flatnonzero((self.short == self.short[start]).all(1))
             follows = np.zeros((len(states), len(states)), np.float32)
             follows[np.arange(len(states))[:, None], np.searchsorted(states, following[states])] = 1
-            power, places, before = follows, 1, {follows.tobytes()}
+            power, places, known = follows, 1, follows
             while not np.array_equal(further := (power @ follows > 0).astype(np.float32), power):
-                if further.tobytes() in before:
+                if np.array_equal(further, known):
                     raise InputError("no certificate: what lower places mean alternates from place to place for ever")
                 power, places = further, places + 1
-                before.add(power.tobytes())
+                if places.bit_count() == 1:  # at powers of two, so that every cycle is met (Brent 1980)
+                    known = power
             most = max(most, places)
         return most
 

@@ -214,7 +214,7 @@ class Task(Widths):
     def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
         """The first operand, and below it the rows that output tokens make, each behind what stands along it."""
         if not self.table or self.rule.stacked or layout.row_length is None:
-            raise InputError(f"{self.title} shows no table")
+            raise InputError(f"{self.title} shows no table: take N x N, or ask for the answer alone")
         names = self.rule.writes or self.rule.alphabet
         rows = [[names[at] if at >= 0 else "?" for at in row] for row in self.read_table(tokens, layout.row_length)]
         first, second = (self.text(digits[0].tolist()) for digits in (operands[0], operands[-1]))
