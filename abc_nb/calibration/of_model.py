@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import pandas as pd
 import torch
@@ -60,10 +61,10 @@ def sparsest(
     lines.
     """
     fixed = settings.kappa is not None or settings.share is not None
-    tried = []
+    tried, skill = [], cache(skill_under)  # two shares can give the same lines
     for share in (settings.share,) if fixed else shares:
         bias = bias_from_attention(averages, layout, replace(settings, share=share))
-        tried.append((share, len(bias.lines), skill_under(replace(bias, floor=None, empty="closed"))))
+        tried.append((share, len(bias.lines), skill(replace(bias, floor=None, empty="closed"))))
         if tried[-1][-1] >= settings.keep:
             break
     return Calibrated(bias, pd.DataFrame(tried, columns=["share", "lines", "skill"]))

@@ -74,5 +74,11 @@ def determined(contexts: Contexts) -> bool:
             columns = dict(zip(shape.atoms, block.values.T, strict=True))
             seen.append(sights(shape.root, columns, len(block), one_softmax))
             right.append(block.right)
-    every, tokens = np.concatenate(seen), np.concatenate(right)
-    return len(np.unique(every)) == len(np.unique(scrambled(every) + tokens.astype(np.uint64)))
+            if not decided(seen[-1], right[-1]):
+                return False
+    return decided(np.concatenate(seen), np.concatenate(right))
+
+
+def decided(seen: Sights, tokens: np.ndarray) -> bool:
+    """Whether contexts that are seen alike have one token."""
+    return len(np.unique(seen)) == len(np.unique(scrambled(seen) + tokens.astype(np.uint64)))
