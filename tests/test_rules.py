@@ -1,6 +1,7 @@
 """Rules: a reader's in a few lines, machines against plain loops, and what is computed from a rule instead of said."""
 
 import pickle
+import re
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import abc_nb
 from abc_nb import Input, InputError, Rule, Task, cell, operand
 from abc_nb.bias.lines import Lines
+from abc_nb.common import paths
 from abc_nb.common.config import from_data, to_data
 from abc_nb.problems.automaton import automaton_of
 from abc_nb.problems.machines import elementary, turing
@@ -21,6 +23,7 @@ from abc_nb.problems.tasks import REGISTRY
 from abc_nb.specs.spec import specify_task
 from abc_nb.taught import Widest, read_out, spec_of
 
+README = (paths.ROOT / "README.md").read_text()
 ROWS = st.lists(st.integers(0, 1), min_size=1, max_size=12)
 
 
@@ -140,8 +143,24 @@ def test_a_rule_that_treats_every_second_place_in_another_way_is_refused_before_
         return ((state % 10 + added) % 10 + 10 * (state < 10),) * 2
 
     rule = Rule("luhn", luhn, (Input("place", 10),), "0123456789abcdefghij", notation="symbols", said="last")
-    with pytest.raises(InputError, match="what lower places mean alternates from place to place"):
+    with pytest.raises(InputError, match="alternates from place to place for ever; let a token stand for as many"):
         spec_of(rule)
+
+
+@pytest.mark.slow
+def test_the_checksum_of_the_readme_is_taught_and_right_at_every_length() -> None:
+    """Two digits in one token: then no place differs from another."""
+    names: dict[str, Any] = {"abc_nb": abc_nb}
+    (code,) = (block for block in re.findall("```python\n(.*?)```", README, re.DOTALL) if "Rule(" in block)
+    exec(code, names)
+    taught = names["taught"]
+    assert taught.certificate.certified and f"certified, {taught.certificate.contexts:,} contexts" in code
+    problem, said = re.findall(r'answer\("(.*)"\)  # \'(\d+)\'', code)[0]
+    assert taught.answer(problem) == said == "00"
+    for count in (1, 8, 9, 500):
+        digits = np.random.default_rng(count).integers(10, size=2 * count)
+        right = sum(int(d) if i % 2 == 0 else sum(divmod(2 * int(d), 10)) for i, d in enumerate(digits[::-1])) % 10
+        assert int(taught.answer(" ".join(f"{a}{b}" for a, b in digits.reshape(-1, 2)))) == right
 
 
 @pytest.mark.parametrize("name", ["successor", "addition", "n-by-1", "n-by-2", "parity", "listops-max"])

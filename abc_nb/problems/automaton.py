@@ -47,7 +47,10 @@ class Automaton:
             power, places, known = follows, 1, follows
             while not np.array_equal(further := (power @ follows > 0).astype(np.float32), power):
                 if np.array_equal(further, known):
-                    raise InputError("no certificate: what lower places mean alternates from place to place for ever")
+                    raise InputError(
+                        "no certificate: what lower places mean alternates from place to place for ever; let a token "
+                        "stand for as many places as it takes until the rule repeats"
+                    )
                 power, places = further, places + 1
                 if places.bit_count() == 1:  # at powers of two, so that every cycle is met (Brent 1980)
                     known = power
