@@ -54,7 +54,8 @@ class Steps:
         self.task, self.layout = sampler.task, sampler.task.layout(width, sampler.arrangement)
         assert self.layout.row_length is not None and isinstance(bias, Lines)
         self.columns, self.rows = self.layout.row_length, (self.layout.target_length - 1) // self.layout.row_length
-        self.opened = {}
+        self.opened, self.symbols = {}, dict(self.layout.symbols)
+        self.follows = {name: {one.name: one.along for one in anchors(self.layout, name)} for name in ENCODER_DECODER}
         for name in ENCODER_DECODER:
             if bias.open_keys(self.layout, name, 0) is None:
                 raise unbounded_error("lines, where a head is open to every key")
@@ -114,10 +115,10 @@ class Steps:
         direction, span, offset = line
         if name == "self" and key in (0, step):
             return self.before(key)
-        symbol = None if name == "self" else dict(self.layout.symbols).get(key)
+        symbol = None if name == "self" else self.symbols.get(key)
         if symbol is not None:
             return "token", self.task.token(symbol), 0
-        if direction not in {known.name: known.along for known in anchors(self.layout, name)}.get(span, ()):
+        if direction not in self.follows[name].get(span, ()):
             raise InputError(
                 f"no certificate of a table for a line {direction!r} over {span!r}: it does not follow the cells, so "
                 "that what a cell looks at grows apart with the size"
