@@ -31,6 +31,8 @@ def answer(name: str, expression: str, seed: int = 0, profile: str = "quick", tr
     Of a language model it is the answer to each problem in a text, a line each. With `trace` it is all that the model
     writes: the table that an answer was read from, as of `n-by-n-abs`, or the text with its answers.
     """
+    if not isinstance(expression, str):
+        raise InputError(f"{expression!r} is no problem: give text, as in '123+456'")
     run = load(name, seed, profile)
     return next(run.spec.answers(run.model(), [expression], trace))
 

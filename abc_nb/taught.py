@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import Determining
 from abc_nb.certificates.certify import Certificate
-from abc_nb.certificates.practice import practise
+from abc_nb.certificates.contexts import Contexts
+from abc_nb.certificates.practice import contexts_to_practise, practise
+from abc_nb.certificates.sights import determined
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.automaton import certified_automaton
@@ -19,6 +21,7 @@ from abc_nb.training.problems import train
 
 # A token in one row follows from what one layer sees, as a cell of a table does.
 IN_ONE_ROW = ("model.decoder_layers=1", "training.batch=32", "training.held_batch=32", "training.validation=512")
+ASKED_FIRST = 10**6  # contexts, of which seconds say whether each has one right token
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,15 @@ def read_out(spec: Spec, model: Transformer, batch: Batch) -> Lines:
     return calibrated.bias
 
 
+def check(contexts: Contexts, rule: Rule) -> None:
+    """InputError, before a training that would be vain, where what a token sees does not decide what it is."""
+    if sum(contexts.counts.values()) <= ASKED_FIRST and not determined(contexts):
+        raise InputError(
+            f"no model can learn {rule.name}: what a token can look at does not decide it. In one row that is what "
+            "stands at its place and at the one below, and the token before, so let the rule write its state"
+        )
+
+
 def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9, by_hand: bool = True) -> Taught:
     """Train a small Transformer on short problems of a rule, and on what it gets wrong, until it is certified.
 
@@ -86,10 +98,15 @@ def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9, by_hand
     minutes. There are at most so many `steps` of training and `rounds` of practice. The certificate says whether that
     was enough. InputError for a rule that can have no certificate, or whose lines could not be read.
     """
+    if not isinstance(rule, Rule) or min(seed, steps - 1, rounds) < 0:
+        raise InputError("give a Rule, a seed from 0 on, a step of training or more, and no round of practice or more")
     spec = spec_of(rule)
     if not by_hand:
         spec = replace(spec, model=spec.under(read_out(spec, *plain_model(spec, seed))))
-    model, training = spec.build(seed), replace(spec.training, steps=steps, hold=max(1, steps // 2))
+    training = replace(spec.training, steps=steps, hold=max(1, steps // 2))
+    practice = replace(training.slower(), steps=100, warmup=10, hold=20)
+    check(contexts_to_practise(spec.model, spec.sampler, practice, rounds), rule)
+    model = spec.build(seed)
     train(model, spec.sampler, training, seed)
-    done = practise(model, spec.sampler, replace(training.slower(), steps=100, warmup=10, hold=20), seed, rounds)
+    done = practise(model, spec.sampler, practice, seed, rounds)
     return Taught(model.eval(), spec.sampler, done.certificates[0], tuple(done.wrong))

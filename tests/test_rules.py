@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 import abc_nb
 from abc_nb import Input, InputError, Rule, Task, cell, operand
 from abc_nb.bias.lines import Lines
+from abc_nb.certificates.certify import contexts_of
+from abc_nb.certificates.sights import determined
 from abc_nb.common import paths
 from abc_nb.common.config import from_data, to_data
 from abc_nb.problems.automaton import automaton_of
 from abc_nb.problems.machines import elementary, turing
+from abc_nb.problems.rules import EDGE
 from abc_nb.problems.spans import Pattern, spans_in
 from abc_nb.problems.tasks import REGISTRY
 from abc_nb.specs.spec import specify_task
@@ -195,3 +198,114 @@ def test_a_readers_rule_is_data_and_stands_in_a_text() -> None:
     for wrong in (Task.of(RULE_110), Task("n-by-n"), Task("direct-n-by-n"), Task("listops-sm"), Task("addition", 11)):
         with pytest.raises(InputError, match="cannot be written into a text"):
             Pattern(wrong, "{a}+{b}=")
+
+
+WRONG_RULES: list[tuple[dict[str, Any], str]] = [
+    ({"notation": "itms"}, "'itms' is not possible as notation of odd: choose number or items or symbols"),
+    ({"said": "lst"}, "'lst' is not possible as said of odd: choose number or last"),
+    ({"alphabet": "0", "inputs": (Input("place", 1),)}, "the alphabet of odd has two symbols or more"),
+    ({"alphabet": "ACGT", "inputs": (Input("place", 4),)}, "the alphabet of odd has .* of numbers those from 0 on"),
+    ({"alphabet": ["a", "a b"], "inputs": (Input("place", 2),), "notation": "items"}, "odd have no spaces"),
+    ({"operator": "1"}, "the tokens of odd must differ from each other, from its operator"),
+    ({"inputs": (Input("place", 0),)}, "an operand of odd has tokens"),
+    ({"inputs": (Input("place", 10), Input("all", 10))}, "an operand of odd has tokens, and digits if"),
+    ({"inputs": (Input("place", 12),), "notation": "items"}, "tokens that are not in its alphabet of 10"),
+    ({"inputs": (Input("place", (3, 4)),)}, "the numbers of odd have all its digits"),
+    ({"inputs": (Input("place", 10, from_left=True),)}, "the numbers of odd .* are read from the right"),
+    ({"inputs": (Input("place", 10), Input("row", 10)), "reads": (operand(0),), "more_columns": abs}, "odd is no rule"),
+]
+
+
+@pytest.mark.parametrize(("changed", "said"), WRONG_RULES)
+def test_a_rule_that_cannot_be_is_refused_in_a_sentence(changed: dict[str, Any], said: str) -> None:
+    """Also where nobody would be told before a certificate speaks of problems that there are not."""
+    with pytest.raises(InputError, match=said):
+        Rule(
+            **{"name": "odd", "step": lambda state, *read: (read[0], state), "inputs": (Input("place", 10),)} | changed
+        )
+
+
+def two_states(state: Any, digit: Any) -> tuple[Any, Any]:
+    return digit, (state, digit)
+
+
+def branching(state: Any, digit: Any) -> tuple[Any, Any]:
+    return (digit if digit > 4 else state), state
+
+
+@pytest.mark.parametrize("step", [two_states, branching, lambda state, digit: (digit / 2, state), lambda *_: (1, 2, 3)])
+def test_a_step_that_takes_no_arrays_is_refused_in_a_sentence(step: Any) -> None:
+    with pytest.raises(InputError, match="the step of odd has to take a state and arrays"):
+        spec_of(Rule("odd", step, (Input("place", 10),)))
+
+
+@pytest.mark.parametrize("said", ["number", "last"])
+def test_a_rule_under_which_zeros_in_front_mean_something_is_no_rule_of_numbers(said: Any) -> None:
+    """As nines' complement: that of 12 is 87, and with seven places 9999987."""
+    steps = {
+        "number": lambda state, digit: (9 - digit, state),
+        "last": lambda state, digit: (np.minimum(state + 1, 9),) * 2,
+    }
+    rule = Rule("odd", steps[said], (Input("place", 10),), said=said)
+    with pytest.raises(InputError, match="zeros in front of a number change what odd writes"):
+        spec_of(rule)
+    spec_of(replace(rule, notation="symbols"))
+
+
+def test_what_cannot_be_learned_or_practised_is_not_trained() -> None:
+    """The end of `abab`, whose automaton has states that the match alone does not show; written, they are learned."""
+    search = np.array([[1, 0], [1, 2], [3, 0], [1, 4], [3, 0]])
+    seen = Rule(
+        "search", lambda s, c: (search[s, c] == 4, search[s, c]), (Input("place", 2),), "ab", notation="symbols"
+    )
+    with pytest.raises(InputError, match="no model can learn search: what a token can look at does not decide it"):
+        abc_nb.teach(seen)
+    written = replace(seen, step=lambda s, c: (search[s, c],) * 2, alphabet="ab234", name="states")
+    assert determined(contexts_of(spec_of(written).model, spec_of(written).sampler))
+    five = Rule("five", lambda state, *digits: (sum(digits) % 10, state), (Input("place", 10),) * 5)
+    with pytest.raises(InputError, match="no practice: there are 20,000,200,000 contexts"):
+        abc_nb.teach(five)
+    for wrong in ({"rule": "five"}, {"seed": -1}, {"steps": 0}, {"rounds": -1}):
+        with pytest.raises(InputError, match="give a Rule, a seed from 0 on"):
+            abc_nb.teach(**{"rule": five} | wrong)
+
+
+def test_a_table_of_one_column_is_read_without_its_end() -> None:
+    task = Task.of(elementary(110))
+    assert task.right_answer("1*000") == "1"
+    assert task.write([1, 1, task.token("&")], task.layout((1, 2))) == "1"
+
+
+def test_lists_of_other_lengths_are_no_problem_of_one_row() -> None:
+    place = Input("place", (1, 2, 3))
+    task = Task.of(Rule("odd", lambda s, a, b: ((a + 2 * b) % 4, s), (place, place), "abcd", notation="symbols"))
+    assert task.right_answer("bcd*dcb") == "dcb"
+    with pytest.raises(InputError, match="its operands have 3 and 1 symbols, and need as many"):
+        task.right_answer("bcd*d")
+
+
+def test_contexts_with_more_tokens_than_a_byte_has_values() -> None:
+    """A model that reads token 280 as 281 is wrong; numbers of eight bits took both for lower ones."""
+    rule = Rule(
+        "odd", lambda _, item: (item % 2, 0), (Input("place", 300),), [f"{n:03}" for n in range(300)], notation="items"
+    )
+    spec = spec_of(rule)
+    contexts = contexts_of(spec.model, spec.sampler)
+    tokens = {token for shape in contexts.shapes for block in contexts.blocks(shape) for token in block.values.flat}
+    assert tokens >= {*range(300)}
+
+
+@given(st.integers(0, 3), st.booleans())
+def test_a_table_that_is_wider_than_its_operand_shows_all_its_shapes_in_small_sizes(more: int, slanted: bool) -> None:
+    def step(state: Any, first: Any, below: Any, before: Any) -> tuple[Any, Any]:
+        return np.where(first == EDGE, 1, first) + 2 * (below == EDGE) * (before == EDGE), state
+
+    reads = operand(0), cell(-1, 0), cell(0, -1)
+    rule = Rule(
+        "odd", step, (PLACE, ROW), "01", reads, writes="abcd", more_columns=more, slanted=slanted, notation="symbols"
+    )
+    spec = spec_of(rule)
+    contexts = contexts_of(spec.model, spec.sampler)
+    for width in ((1, 20), (2, 17), (21, 1), (19, 16)):
+        steps = range(spec.task.layout(width).target_length)
+        assert {contexts.shape((width, step)) for step in steps} <= {*contexts.shapes}

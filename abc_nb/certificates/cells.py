@@ -58,11 +58,14 @@ class Relation:
         self.values, self.allowed = np.empty((len(pattern), total * self.known), np.int16), np.zeros(0, bool)
         if not self.known:
             return
-        grid = np.unravel_index(np.arange(total), [len(alphabets[number]) for number in self.read])
+        sizes = [len(alphabets[number]) for number in self.read]
+        grid = np.unravel_index(np.arange(total), sizes) if sizes else ()
         self.values[:] = EDGE
         for number, rows in zip(self.read, grid, strict=True):
             self.values[number] = alphabets[number][rows]
-        self.written = np.broadcast_to(rule.step(rule.start, *self.values.astype(np.int64))[0], total).astype(np.int16)
+        self.written = np.broadcast_to(rule.written(rule.start, *self.values.astype(np.int64))[0], total).astype(
+            np.int16
+        )
         self.allowed = np.zeros(total, bool)
 
     def table(self, reads: Sequence[int], cells: int) -> np.ndarray:
@@ -121,7 +124,7 @@ class Cells:
         """The fixed point, over all neighbourhoods of a cell, which small tables show."""
         around: dict[Standing, set[tuple[Standing | None, ...]]] = {}
         most = 4 * self.reach + 3
-        for rows, columns in product(range(1, most + 1), range(1 + self.rule.wider(1), most + 1)):
+        for rows, columns in product(range(1, most + 1), range(1 + self.rule.wider(1), most + 1 + self.rule.wider(1))):
             for row, column in product(range(rows), range(columns)):
                 where = WrittenCell(row, column, rows, columns)
                 near = tuple(self.at(where, (at.rows, at.columns)) for _, at in self.cell_reads)

@@ -57,8 +57,9 @@ class Certificate:
     """What trying every context of a model gave.
 
     `certified` means: no context is wrong, and rounding cannot make one wrong. `margin` is the right logit minus the
-    best other one. `rounding` is over all contexts: the `bits` of the arithmetic that it is about, the `bound` on what
-    rounding can change a margin by, the least that is `left` of a margin, and how many are proven for `float64` alone.
+    best other one. `rounding` is over all contexts: the `bits` of the arithmetic that it is about, the largest `bound`
+    on what rounding can change the margin of any context by, in the arithmetic in which that one was tried, the least
+    that is `left` of a margin, and how many are proven for `float64` alone.
     Where float64 rounds nothing it has the `unit` of logits, too, and the most `units` that a sum has of its own.
     """
 

@@ -35,7 +35,7 @@ from abc_nb.certificates.rounding import Unbounded
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
 from abc_nb.model.eight_bits import LARGEST_WEIGHT, OF_FEW, round_weights
-from abc_nb.model.transformer import Transformer
+from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.digits import is_below
 from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
 from abc_nb.training.evaluation import evaluating
@@ -223,6 +223,17 @@ class ToPractise:
         return loss_of_contexts(self.model, shape, block.part(chosen))
 
 
+def contexts_to_practise(
+    model: Transformer | ModelConfig, sampler: Sampler, recipe: TrainingConfig, rounds: int
+) -> SampledContexts:
+    """All contexts of a model; InputError where there are more than are tried in so many rounds."""
+    contexts = contexts_of(model, sampler)
+    count, most = sum(contexts.counts.values()), CONTEXTS_A_STEP * recipe.steps * max(1, rounds)
+    if count > most:
+        raise InputError(f"no practice: there are {count:,} contexts, and at most {most:,} are tried")
+    return contexts
+
+
 def practise(
     model: Transformer,
     sampler: Sampler,
@@ -236,10 +247,7 @@ def practise(
     `recipe` is that of one of the first rounds; later ones have a lower rate. Of every second batch, `recipe.again`
     problems hold wrong contexts. InputError for a model that can have no certificate.
     """
-    contexts = contexts_of(model, sampler)
-    count, most = sum(contexts.counts.values()), CONTEXTS_A_STEP * recipe.steps * max(1, rounds)
-    if count > most:
-        raise InputError(f"no practice: there are {count:,} contexts, and at most {most:,} are tried")
+    contexts = contexts_to_practise(model, sampler, recipe, rounds)
     trial, practice = AllContexts(model, [contexts]), ToPractise(model, contexts, recipe, seed)
     problems = Problems(model, sampler, recipe, seed)
 

@@ -113,7 +113,7 @@ def walked(codes: np.ndarray, states: np.ndarray, moves: Sequence[Moves]) -> Ite
 
 def digits_of_codes(codes: np.ndarray, shape: Shape, base: int) -> Block:
     """The digits of codes; the one to predict stands after what its own place shows."""
-    values = np.empty((len(codes), len(shape.atoms)), np.uint8)
+    values = np.empty((len(codes), len(shape.atoms)), np.min_scalar_type(base))
     right = np.full(len(codes), -1 if shape.label is None else shape.label, np.int64)
     number = len(shape.atoms)
     for place in reversed(shape.places):

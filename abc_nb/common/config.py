@@ -105,7 +105,7 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, tuple) and len(value) == len(each) and all(map(fits, value, each))
     if isinstance(value, bool):  # which Python takes for a number
         return hint is bool
-    return isinstance(value, (int, float) if hint is float else hint)
+    return isinstance(value, (int, float) if hint is float else hint) and value == value  # NaN differs from itself
 
 
 def sha256_of(data: Any) -> str:

@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from abc_nb.common.errors import InputError
-from abc_nb.problems.rules import Rule
+from abc_nb.problems.rules import Rule, Said
 
 MOST_STATES = 5_000  # states: a factor of two digits has 4,951 in base 10
 
@@ -69,6 +69,12 @@ class Automaton:
             left[new] = left[after[new]] + 1
         return left
 
+    def ignores_zeros(self, said: Said) -> bool:
+        """Whether zeros in front of numbers leave an answer as it is: all that is written, or what is said last."""
+        if said == "last":
+            return bool((self.output[self.following, 0] == self.output).all())
+        return bool((self.remaining[np.unique(self.following)] >= 0).all())
+
     @property
     def grows(self) -> int:
         """Places that a result can need more than its operands: none where it never ends, as a running value."""
@@ -86,7 +92,9 @@ def automaton_of(rule: Rule) -> Automaton:
     output, following = [], []
     for factor, carry in states:  # grows while it is read, until no state is new
         value = [np.array(factor) @ base ** np.arange(short)] * bool(short)
-        digits, carries = (np.broadcast_to(part, len(inputs)).tolist() for part in rule.step(carry, *inputs.T, *value))
+        digits, carries = (
+            np.broadcast_to(part, len(inputs)).tolist() for part in rule.written(carry, *inputs.T, *value)
+        )
         if unknown := {*digits}.difference(range(base)):
             raise InputError(f"{rule.name} writes token {min(unknown)}, but its alphabet has tokens 0 to {base - 1}")
         for after in carries:
@@ -104,7 +112,12 @@ def certified_automaton(rule: Rule) -> Automaton:
     """The automaton that a certificate needs; InputError for a task that is no local rule, or writes the end alone."""
     if rule.whole or rule.final_only:
         raise no_automaton(rule)
-    return automaton_of(rule)
+    automaton = automaton_of(rule)
+    if rule.notation == "number" and not rule.larger_first and not automaton.ignores_zeros(rule.said):
+        raise InputError(
+            f'zeros in front of a number change what {rule.title} writes: choose "symbols" or "items" as its notation'
+        )
+    return automaton
 
 
 def no_automaton(rule: Rule) -> InputError:

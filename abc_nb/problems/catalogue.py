@@ -177,7 +177,7 @@ def n_by_n(base: int) -> Rule:
         return np.concatenate([table[:, :, 0], table[:, -1, 1:]], axis=1) % base
 
     inputs, reads = (Input("place", base), Input("row", base)), (operand(0), operand(1), cell(-1, 1), cell(0, -1))
-    cells = Words(writes=with_carry(base, base**2), wider=lambda rows: 1, result=result)
+    cells = Words(writes=with_carry(base, base**2), more_columns=1, result=result)
     words = Words(title="N x N", example="123*456", lengths="factors of any two lengths")
     return Rule("n-by-n", step, inputs, DIGITS[:base], reads, **cells, **words)
 
@@ -196,7 +196,7 @@ def sum_of_many(base: int) -> Rule:
         return np.where((digit == EDGE) & (total >= base), EDGE, total), state  # columns are enough for the sum
 
     plus, reads = base, (operand(0), cell(-1, 0), cell(0, -1))  # the first token after the digits
-    cells = Words(writes=with_carry(base, 2 * base), wider=lambda rows: digit_count(rows, base))
+    cells = Words(writes=with_carry(base, 2 * base), more_columns=lambda rows: digit_count(rows, base))
     words = Words(title="Sum of many numbers", example="12+34+56", takes="numbers with a + between them")
     words |= {"result": lambda table: table[:, -1] % base, "lengths": "any number of numbers of any length"}
     return Rule("sum-of-many", step, (Input("cell", base, mark=plus),), DIGITS[:base], reads, **cells, **words)

@@ -21,7 +21,7 @@ def elementary(number: int) -> Rule:
 
     InputError for a number that is not from 0 to 255.
     """
-    if number not in range(256):
+    if not isinstance(number, int) or number not in range(256):
         raise InputError(f"rule {number} is not possible: elementary automata are numbered from 0 to 255")
 
     def step(state: Any, left: Any, here: Any, right: Any, first: Any) -> tuple[Any, Any]:
@@ -37,7 +37,7 @@ def turing(table: Mapping[str, str], name: str = "turing", blank: str = "0") -> 
     `table` says for each state and symbol what is written, where the head goes and the next state, as in
     `{"A0": "1RB"}`. States, symbols and moves have one letter; a state without an entry halts. InputError for others.
     """
-    if not table or any(len(key) != 2 or len(to) != 3 or to[1] not in "LR" for key, to in table.items()):
+    if len(blank) != 1 or not table or any(len(k) != 2 or len(to) != 3 or to[1] not in "LR" for k, to in table.items()):
         raise InputError("a machine has entries like 'A0': '1RB': state and symbol, then symbol, L or R and next state")
     symbols = {key[1] for key in table} | {to[0] for to in table.values()} | {blank}
     written = sorted(symbols, key=lambda symbol: (symbol != blank, symbol))

@@ -57,6 +57,9 @@ def read_problem(rule: Rule, vocabulary: Sequence[str], text: str) -> list[Digit
     for given, digits in zip(rule.inputs, operands, strict=True):
         if not np.isin(digits, given.alphabet).all():
             raise InputError("a symbol stands where it cannot")
+    lengths = [digits.shape[1] for digits in operands[: rule.long_operands]]
+    if not (numbers or rule.table) and len({*lengths}) > 1:
+        raise InputError(f"its operands have {' and '.join(map(str, lengths))} symbols, and need as many")
     if rule.larger_first and is_less(*operands)[0]:
         raise InputError("the second number is larger than the first")
     return operands

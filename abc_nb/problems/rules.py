@@ -10,7 +10,7 @@ in `tasks`, `notation`, `bias.lines` and `certificates`; none of these knows wha
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -22,6 +22,7 @@ EDGE = -1  # what is read where nothing stands, and written where what is read t
 OUTPUT = -1  # the number of the operand that a cell's address has
 Along = Literal["place", "row", "cell", "all"]
 Notation = Literal["number", "items", "symbols"]
+Said = Literal["number", "last"]
 Step = Callable[..., tuple[Any, Any]]  # (state, *what is read) to (token, state), over arrays of samples
 
 
@@ -62,10 +63,6 @@ def cell(rows: int, columns: int) -> Address:
     return Address(OUTPUT, rows, columns)
 
 
-def as_wide(rows: int) -> int:
-    return 0
-
-
 def last_row(table: np.ndarray) -> np.ndarray:
     return table[:, -1]
 
@@ -83,12 +80,17 @@ class Whole:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What a task computes, and in what words. InputError for addresses and operands that do not go together.
+    """What a task computes, and in what words. InputError for what does not go together.
 
     `step` is given the state and what is read, in the order of `reads`, each an array with a number for every sample:
     tokens of an operand, cells numbered from 0, EDGE where nothing stands, and the number that an operand along "all"
-    holds. It returns the token (a number in `alphabet`, or in `writes` where that is given) and the next state. In a
-    table it returns EDGE for what cannot be read together, since the table is wide enough: a certificate leaves it out.
+    holds. It returns the token (a number in `alphabet`, or in `writes` where that is given) and the next state, which
+    is one whole number, too. So it has `np.where` in place of `if`.
+
+    Numbers have digits from 0 on, and zeros in front change nothing: after the last digit that is not 0 the rule must
+    come to write zeros alone. Lists and symbols have as many outputs as places. In a table the rule returns EDGE for
+    what cannot be read together, since the table is wide enough. A certificate leaves that out: it is about problems in
+    whose tables every cell has a token. Others are refused.
     """
 
     name: str
@@ -98,7 +100,8 @@ class Rule:
     reads: tuple[Address, ...] = ()  # of a table; in one row every operand's token at this place is read
     start: int = 0  # the state before the first place
     writes: Sequence[str] = ()  # the names of a table's cells, where they are no tokens of the alphabet
-    wider: Callable[[int], int] = as_wide  # columns of a table with so many rows beyond the first operand's
+    more_columns: int | Callable[[int], int] = 0  # of a table than of the first operand; of a stacked one, by its rows
+    slanted: bool = False  # whether each row after the first adds a column
     grows: int | None = None  # places that a result can need more than its operands; computed where it can be
     final_only: bool = False  # whether the last token alone is written
     whole: Whole | None = None  # instead of `step` and `reads`
@@ -110,7 +113,7 @@ class Rule:
     notation: Notation = "number"  # zeros in front mean nothing; or items with spaces between; or symbols side by side
     typed: dict[str, str] = field(default_factory=dict)  # other ways to type an item, which are how it is shown
     takes: str = ""  # what problems are written in
-    said: Literal["number", "last"] = "number"  # what of an output in one row is the answer
+    said: Said = "number"  # what of an output in one row is the answer
     result: Callable[[np.ndarray], np.ndarray] = last_row  # of tables (samples, rows, columns): the answer's symbols
     unit: str = "digits"  # what the length of a problem counts
     counted_in: int = 0  # the base in which lengths of numbers are counted, where that is another
@@ -119,9 +122,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)
-        tokens = [*SYMBOLS, *self.alphabet, *self.words, *self.writes]
-        if len(tokens) > len({*tokens}):
-            raise InputError(f"the tokens of {self.name} must differ from each other and from {' '.join(SYMBOLS)}")
+        self.check_tokens()
         kinds = [given.along for given in self.inputs]
         if self.table:
             possible = kinds == ["cell"] or ({*kinds} == {"place", "row"} and kinds[0] == "place")
@@ -132,12 +133,47 @@ class Rule:
             long = kinds.count("place")
             possible = 0 < long <= len(kinds) <= long + 1 and not self.reads
             possible = possible and kinds == ["place"] * long + ["all"] * (len(kinds) - long)
+        possible = possible and (isinstance(self.more_columns, int) or self.stacked)  # as the proof of tables needs it
         if not possible or any(at.operand >= len(kinds) for at in self.reads):
             raise InputError(
                 f"{self.name} is no rule: in one row it has operands along places, then one for all at most, and no "
                 "addresses; in a table operands along places and rows, or one along cells, and addresses of operands, "
-                "of the row above and of cells before"
+                "of the row above and of cells before, and its columns are so many more than the first operand's"
             )
+
+    def check_tokens(self) -> None:
+        """InputError for tokens that cannot be told apart, or that problems of the rule's notation cannot have."""
+        for name, value, possible in (("notation", self.notation, Notation), ("said", self.said, Said)):
+            if value not in get_args(possible):
+                raise InputError(
+                    f"{value!r} is not possible as {name} of {self.name}: choose {' or '.join(get_args(possible))}"
+                )
+        tokens = [*SYMBOLS, *self.alphabet, *self.words, *self.writes]
+        if len(tokens) > len({*tokens}) or self.sign in (*self.alphabet, *self.writes):
+            raise InputError(
+                f"the tokens of {self.name} must differ from each other, from its operator and from {' '.join(SYMBOLS)}"
+            )
+        numbers = self.notation == "number"
+        if self.base < 2 or (numbers and [*self.alphabet] != [*DIGITS[: self.base]]):
+            raise InputError(
+                f"the alphabet of {self.name} has two symbols or more, of numbers those from 0 on in {DIGITS}: choose "
+                '"items" or "symbols" as its notation for others'
+            )
+        if any(len(symbol.split()) != 1 for symbol in (*self.alphabet, *self.words)):
+            raise InputError(f"the symbols of {self.name} have no spaces, which stand between them")
+        known = {*range(self.base), *range(self.base + len(SYMBOLS), len(tokens) + 1)}  # the others are symbols
+        for given in self.inputs:
+            if (given.along == "all") != (given.digits > 0) or not len(given.alphabet):
+                raise InputError(
+                    f"an operand of {self.name} has tokens, and digits if it is one for all outputs, only then"
+                )
+            if not known.issuperset(given.alphabet.tolist()):
+                raise InputError(f"an operand of {self.name} has tokens that are not in its alphabet of {self.base}")
+            if numbers and (given.from_left or (given.along != "cell" and len(given.alphabet) < self.base)):
+                raise InputError(
+                    f'the numbers of {self.name} have all its digits and are read from the right: choose "items" or '
+                    '"symbols" as its notation for others'
+                )
 
     @property
     def sign(self) -> str:
@@ -173,12 +209,32 @@ class Rule:
         """How many different tokens are written in a table."""
         return len(self.writes) or self.base
 
+    def wider(self, rows: int) -> int:
+        """Columns of a table with so many rows beyond the first operand's."""
+        more = self.more_columns if isinstance(self.more_columns, int) else self.more_columns(rows)
+        return more + self.slanted * (rows - 1)
+
+    def written(self, state: Any, *read: np.ndarray) -> tuple[Any, Any]:
+        """What `step` gives for arrays; InputError where it cannot take them, or gives something else."""
+        try:
+            token, after = self.step(state, *read)
+            for part in (token, after):
+                np.broadcast_to(np.asarray(part).astype(np.int64, casting="same_kind"), np.shape(read[0]))
+        except (ArithmeticError, IndexError, TypeError, ValueError) as error:
+            raise InputError(
+                f"the step of {self.name} has to take a state and arrays, and to return a token and the next state, "
+                f"whole numbers both, or arrays of such: {error}"
+            ) from None
+        return token, after
+
     def answer_in_a_row(self, operands: Sequence[Digits]) -> Digits:
         """The output of one row (samples, places), all samples at once."""
         factor = [digits @ self.base ** np.arange(self.short_digits) for digits in operands[self.long_operands :]]
         state, output = self.start, []
         for place in range(operands[0].shape[1]):
-            token, state = self.step(state, *(digits[:, place] for digits in operands[: self.long_operands]), *factor)
+            token, state = self.written(
+                state, *(digits[:, place] for digits in operands[: self.long_operands]), *factor
+            )
             output.append(np.broadcast_to(token, len(operands[0])))  # a state alone is one number
         return np.stack(output, axis=1)
 
@@ -194,7 +250,7 @@ class Rule:
                 nothing if there is None else (cells if there.operand == OUTPUT else tokens[there.operand])[there.place]
                 for there in stands
             )
-            cells[number] = self.step(self.start, *values)[0]
+            cells[number] = self.written(self.start, *values)[0]
         if (cells < 0).any():
             raise InputError(f"{self.name} writes no token in a cell where it says that nothing can stand")
         if (cells >= self.cell_count).any():

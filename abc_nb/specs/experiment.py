@@ -155,7 +155,7 @@ def value_of(text: str) -> Any:
     """A number, a word, or a bias, position encoding or calibration: by its class, or in JSON with its fields."""
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         data = text
     known = classes(PositionEncoding, Bias, Calibration)
     if isinstance(data, str) and data in known:

@@ -97,7 +97,9 @@ def spec(name: str | Name, profile: str = "quick", changes: Sequence[str] = ()) 
     """
     if profile not in PROFILES:
         raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
-    identity = name if isinstance(name, Name) else parse(name)
+    if isinstance(changes, str):
+        raise InputError(f"changes are a list, as in [{changes!r}]")
+    identity = name if isinstance(name, Name) else parse(str(name))
     if identity is None or not is_there(identity):
         near = difflib.get_close_matches(str(name), map(str, every_name()), 3)
         question = f"did you mean {', '.join(near)}? " if near else ""

@@ -98,7 +98,7 @@ def stack_manipulation() -> Rule:
 
     inputs, reads = (Input("place", 2), Input("row", (3, 4, 5), from_left=True)), (*ABOVE, operand(1), operand(0))
     words = Words(title="Stack manipulation", example="0 1 1 0 | pop push-1 pop pop", operator="|", notation="items")
-    words |= {"wider": lambda rows: rows - 1, "lengths": "any stack and number of actions"}
+    words |= {"slanted": True, "lengths": "any stack and number of actions"}
     return Rule("stack-manipulation", step, inputs, ("0", "1", "empty", "pop", "push-0", "push-1"), reads, **words)
 
 
