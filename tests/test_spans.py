@@ -312,7 +312,7 @@ def test_patterns_that_cannot_be_found_again_are_refused() -> None:
     ):
         with pytest.raises(InputError):
             Pattern(Task(task), form)
-    both = replace(Task("addition").rule, inputs=(Input("place", 10, from_left=True),) * 2)
+    both = replace(Task("addition").rule, inputs=(Input("place", 10, from_left=True),) * 2, notation="symbols")
     with pytest.raises(InputError, match="cannot be written into a text"):
         Pattern(Task.of(both), "{a}+{b}=")
     with pytest.raises(InputError, match="heads"):

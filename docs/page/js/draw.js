@@ -123,7 +123,7 @@ const Draw = {
   },
   // How many contexts are wrong, and the share of sums that are right at three lengths, over the steps of training.
   chart() {
-    const [left, right, low, high] = [40, 368, 180, 14], colors = ["#c8261d", "#9cc2e8", "#4f8fd0", "#17406f"], all = this.contexts?.all.length;
+    const [left, right, low, high] = [40, 368, 180, 14], colors = ["#c8261d", "#9cc2e8", "#4f8fd0", "#17406f"], all = this.contexts?.all?.length || 20102;
     const x = (step) => left + (step / 2000) * (right - left), y = (share) => low - share * (low - high);
     const shown = [(wrong) => y(Math.log1p(wrong) / Math.log1p(all)), y, y, y], names = ["", ...LENGTHS.map((n) => `${n} digits`)];
     const text = (px, py, what, anchor, color = "") => `<text x="${px}" y="${py}" font-size="12" style="text-anchor:${anchor};fill:${color}">${what}</text>`;
