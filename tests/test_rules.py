@@ -206,6 +206,7 @@ WRONG_RULES: list[tuple[dict[str, Any], str]] = [
     ({"alphabet": "0", "inputs": (Input("place", 1),)}, "the alphabet of odd has two symbols or more"),
     ({"alphabet": "ACGT", "inputs": (Input("place", 4),)}, "the alphabet of odd has .* of numbers those from 0 on"),
     ({"alphabet": ["a", "a b"], "inputs": (Input("place", 2),), "notation": "items"}, "odd have no spaces"),
+    ({"writes": range(2**15), "notation": "items"}, "odd has 32,783 tokens, and 32,768 at most are possible"),
     ({"operator": "1"}, "the tokens of odd must differ from each other, from its operator"),
     ({"inputs": (Input("place", 0),)}, "an operand of odd has tokens"),
     ({"inputs": (Input("place", 10), Input("all", 10))}, "an operand of odd has tokens, and digits if"),

@@ -18,6 +18,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS, Digits
 from abc_nb.problems.layouts import SYMBOLS
 
+MOST_TOKENS = 2**15  # which a certificate keeps as numbers of 16 bits
 EDGE = -1  # what is read where nothing stands, and written where what is read together cannot occur
 OUTPUT = -1  # the number of the operand that a cell's address has
 Along = Literal["place", "row", "cell", "all"]
@@ -161,6 +162,8 @@ class Rule:
             )
         if any(len(symbol.split()) != 1 for symbol in (*self.alphabet, *self.words)):
             raise InputError(f"the symbols of {self.name} have no spaces, which stand between them")
+        if len(tokens) > MOST_TOKENS:
+            raise InputError(f"{self.name} has {len(tokens):,} tokens, and {MOST_TOKENS:,} at most are possible")
         known = {*range(self.base), *range(self.base + len(SYMBOLS), len(tokens) + 1)}  # the others are symbols
         for given in self.inputs:
             if (given.along == "all") != (given.digits > 0) or not len(given.alphabet):
