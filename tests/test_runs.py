@@ -6,13 +6,11 @@ import signal
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
 from conftest import Folders
 from helpers import assert_same_result, longer_experiment, never, tiny_experiment
-from pandas.testing import assert_frame_equal
 from processes import SERVER, serve
 
 from abc_nb.bias import Causal
@@ -149,21 +147,6 @@ def test_new_weights_or_the_parents(child: Spec, folders: Folders) -> None:
     torch.testing.assert_close(warm, parent.model().state_dict(), rtol=0, atol=0)
     new = trainings.start(replace(child, start="new"), 0, bias, parent).state_dict()
     torch.testing.assert_close(new, child.build(0).state_dict(), rtol=0, atol=0)
-
-
-def test_a_model_that_needed_no_practice_has_the_tests_of_its_parent(
-    tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Practice is refused here, since a plain model can have no certificate; it is the same model to the bit."""
-    parent = runner.ensure(tiny, 0)
-    chosen = replace(tiny, practice=1, start="parent", parent=tiny)
-    monkeypatch.setattr(Spec, "evaluate", Mock(side_effect=AssertionError("tested")))
-    run = runner.ensure(chosen, 0)
-    assert run.checksum == parent.checksum and run.facts["steps"] == 0
-    assert_frame_equal(run.table("evaluation"), parent.table("evaluation"))
-    for other in (replace(chosen, tests=((2, 5),)), replace(chosen, start="new")):
-        with pytest.raises(AssertionError, match="tested"):
-            runner.make(other, 0)
 
 
 def test_the_sparsest_lines_that_determine_the_answer_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

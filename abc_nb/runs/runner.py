@@ -46,25 +46,18 @@ def make(spec: BaseSpec, seed: int, report: Report | None = None) -> Run:
     folder.mkdir(parents=True, exist_ok=True)
     parent = (store.with_weights(spec.parent, seed) or ensure(spec.parent, seed)) if spec.parent else None
     trained = train_run(spec, seed, parent, folder, report)
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in trained.model.state_dict().items()}
-    weights, begin = store.tensors_checksum(tensors), time.perf_counter()
-    tables = {"evaluation": evaluation(spec, trained, weights, parent)}
+    begin = time.perf_counter()
+    tables = {"evaluation": spec.evaluate(trained.model.to(device()), spec.tests)}
     seconds = {"training": round(trained.seconds, 2), "evaluation": round(time.perf_counter() - begin, 2)}
     tables |= {"history": pd.DataFrame(trained.history), "thresholds": trained.thresholds}
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in trained.model.state_dict().items()}
     facts = {"steps": trained.steps, "seconds": seconds} | origin(parent) | dict(trained.facts)
-    facts |= environment(trained) | {"weights": weights}
+    facts |= environment(trained) | {"weights": store.tensors_checksum(tensors)}
     proofs = [asdict(certificate) for certificate in trained.certificates]
     store.write_run(store.record_of(spec, seed, facts, tables, trained.bias, proofs), tensors, folder)
     for checkpoint in folder.glob("*attempt-*"):  # and what a killed process has left of one
         checkpoint.unlink()
     return store.read_run(spec, seed, folder.rename(paths.runs() / spec.key(seed)))
-
-
-def evaluation(spec: BaseSpec, trained: Trained, weights: str, parent: Run | None) -> pd.DataFrame:
-    """What tests of each length gave. A model that needed no practice is its parent, and is not tested again."""
-    if parent and "practice" in trained.facts and weights == parent.checksum and spec.tests == parent.spec.tests:
-        return parent.table("evaluation")
-    return spec.evaluate(trained.model.to(device()), spec.tests)
 
 
 def origin(parent: Run | None) -> dict[str, Any]:
