@@ -82,7 +82,7 @@ def read_out(spec: Spec, model: Transformer, batch: Batch) -> Lines:
     return calibrated.bias
 
 
-def check(contexts: Contexts, rule: Rule) -> None:
+def check_learnable(contexts: Contexts, rule: Rule) -> None:
     """InputError, before a training that would be vain, where what a token sees does not decide what it is."""
     if sum(contexts.counts.values()) <= ASKED_FIRST and not determined(contexts):
         raise InputError(
@@ -105,8 +105,9 @@ def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9, by_hand
         spec = replace(spec, model=spec.under(read_out(spec, *plain_model(spec, seed))))
     training = replace(spec.training, steps=steps, hold=max(1, steps // 2))
     practice = replace(training.slower(), steps=100, warmup=10, hold=20)
-    check(contexts_to_practise(spec.model, spec.sampler, practice, rounds), rule)
+    contexts = contexts_to_practise(spec.model, spec.sampler, practice, rounds)
+    check_learnable(contexts, rule)
     model = spec.build(seed)
     train(model, spec.sampler, training, seed)
-    done = practise(model, spec.sampler, practice, seed, rounds)
+    done = practise(model, spec.sampler, practice, seed, rounds, contexts=contexts)
     return Taught(model.eval(), spec.sampler, done.certificates[0], tuple(done.wrong))

@@ -146,8 +146,7 @@ def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
     assert others.format_map(left) in readme
     verdicts = ledger.ledger("quick").verdict.value_counts()
     judged = verdicts.drop("definition").sum()
-    counts = (
-        f"Of the paper's {judged} claims {verdicts['holds']} hold as they stand and {verdicts['holds with changes']} "
-    )
-    counts += f"with changes; {verdicts['in part']} hold in part, and {verdicts['differs']} differ."
+    counts = f"Of the paper's {judged} claims {verdicts['holds']} hold as they stand and "
+    counts += f"{verdicts['holds with changes']} with changes; "
+    counts += f"{verdicts['in part']} hold in part, and {verdicts['differs']} differ."
     assert counts in readme and "undecided" not in verdicts

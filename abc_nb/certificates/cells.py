@@ -63,9 +63,7 @@ class Relation:
         self.values[:] = EDGE
         for number, rows in zip(self.read, grid, strict=True):
             self.values[number] = alphabets[number][rows]
-        self.written = np.broadcast_to(rule.written(rule.start, *self.values.astype(np.int64))[0], total).astype(
-            np.int16
-        )
+        self.written = np.broadcast_to(rule.step(rule.start, *self.values.astype(np.int64))[0], total).astype(np.int16)
         self.allowed = np.zeros(total, bool)
 
     def table(self, reads: Sequence[int], cells: int) -> np.ndarray:
@@ -123,8 +121,8 @@ class Cells:
     def relations(self) -> dict[Standing, Relation]:
         """The fixed point, over all neighbourhoods of a cell, which small tables show."""
         around: dict[Standing, set[tuple[Standing | None, ...]]] = {}
-        most = 4 * self.reach + 3
-        for rows, columns in product(range(1, most + 1), range(1 + self.rule.wider(1), most + 1 + self.rule.wider(1))):
+        most, more = 4 * self.reach + 3, self.rule.wider(1)
+        for rows, columns in product(range(1, most + 1), range(1 + more, most + 1 + more)):
             for row, column in product(range(rows), range(columns)):
                 where = WrittenCell(row, column, rows, columns)
                 near = tuple(self.at(where, (at.rows, at.columns)) for _, at in self.cell_reads)

@@ -241,13 +241,15 @@ def practise(
     seed: int,
     rounds: int,
     report: Report | None = None,
+    contexts: SampledContexts | None = None,
 ) -> Practised:
     """Train a model on until it is certified, at most so many rounds; of a certified one weights are rounded, no more.
 
     `recipe` is that of one of the first rounds; later ones have a lower rate. Of every second batch, `recipe.again`
-    problems hold wrong contexts. InputError for a model that can have no certificate.
+    problems hold wrong contexts. `contexts` are the model's, if they are listed already. InputError for a model that
+    can have no certificate.
     """
-    contexts = contexts_to_practise(model, sampler, recipe, rounds)
+    contexts = contexts or contexts_to_practise(model, sampler, recipe, rounds)
     trial, practice = AllContexts(model, [contexts]), ToPractise(model, contexts, recipe, seed)
     problems = Problems(model, sampler, recipe, seed)
 

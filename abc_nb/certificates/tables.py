@@ -250,7 +250,7 @@ class TableContexts(Contexts):
         assert shape.case is not None
         nothing, atoms = np.full(len(values), EDGE), [*shape.atoms]
         read = (nothing if atom is None else values[:, atoms.index(atom)] for atom in shape.case.reads)
-        written = self.rule.written(self.rule.start, *read)[0]
+        written = self.rule.step(self.rule.start, *read)[0]
         written = np.broadcast_to(written, len(values)).astype(np.int64)
         return np.where(written < 0, EDGE, self.task.first_cell + written)
 

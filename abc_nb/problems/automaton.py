@@ -92,9 +92,7 @@ def automaton_of(rule: Rule) -> Automaton:
     output, following = [], []
     for factor, carry in states:  # grows while it is read, until no state is new
         value = [np.array(factor) @ base ** np.arange(short)] * bool(short)
-        digits, carries = (
-            np.broadcast_to(part, len(inputs)).tolist() for part in rule.written(carry, *inputs.T, *value)
-        )
+        digits, carries = (np.broadcast_to(part, len(inputs)).tolist() for part in rule.step(carry, *inputs.T, *value))
         if unknown := {*digits}.difference(range(base)):
             raise InputError(f"{rule.name} writes token {min(unknown)}, but its alphabet has tokens 0 to {base - 1}")
         for after in carries:

@@ -134,13 +134,15 @@ class Rule:
             long = kinds.count("place")
             possible = 0 < long <= len(kinds) <= long + 1 and not self.reads
             possible = possible and kinds == ["place"] * long + ["all"] * (len(kinds) - long)
-        possible = possible and (isinstance(self.more_columns, int) or self.stacked)  # as the proof of tables needs it
+        possible = possible and (isinstance(self.more_columns, int) or self.stacked)  # the proof of tables needs it
         if not possible or any(at.operand >= len(kinds) for at in self.reads):
             raise InputError(
                 f"{self.name} is no rule: in one row it has operands along places, then one for all at most, and no "
                 "addresses; in a table operands along places and rows, or one along cells, and addresses of operands, "
                 "of the row above and of cells before, and its columns are so many more than the first operand's"
             )
+        if self.whole is None:
+            self.check_step()
 
     def check_tokens(self) -> None:
         """InputError for tokens that cannot be told apart, or that problems of the rule's notation cannot have."""
@@ -177,6 +179,23 @@ class Rule:
                     f'the numbers of {self.name} have all its digits and are read from the right: choose "items" or '
                     '"symbols" as its notation for others'
                 )
+
+    def check_step(self) -> None:
+        """InputError for a step that takes no arrays, tried on two samples, or does not return two whole numbers."""
+        if self.table:
+            cells = np.arange(self.cell_count)
+            read = [cells if at.operand == OUTPUT else self.inputs[at.operand].alphabet for at in self.reads]
+        else:
+            read = [given.alphabet for given in self.inputs]
+        try:
+            token, state = self.step(self.start, *(values[[0, -1]] for values in read))
+            for part in (token, state):
+                np.broadcast_to(np.asarray(part).astype(np.int64, casting="same_kind"), 2)
+        except (ArithmeticError, IndexError, TypeError, ValueError) as error:
+            raise InputError(
+                f"the step of {self.name} has to take a state and arrays, and to return a token and the next state, "
+                f"whole numbers both, or arrays of such: {error}"
+            ) from None
 
     @property
     def sign(self) -> str:
@@ -217,27 +236,12 @@ class Rule:
         more = self.more_columns if isinstance(self.more_columns, int) else self.more_columns(rows)
         return more + self.slanted * (rows - 1)
 
-    def written(self, state: Any, *read: np.ndarray) -> tuple[Any, Any]:
-        """What `step` gives for arrays; InputError where it cannot take them, or gives something else."""
-        try:
-            token, after = self.step(state, *read)
-            for part in (token, after):
-                np.broadcast_to(np.asarray(part).astype(np.int64, casting="same_kind"), np.shape(read[0]))
-        except (ArithmeticError, IndexError, TypeError, ValueError) as error:
-            raise InputError(
-                f"the step of {self.name} has to take a state and arrays, and to return a token and the next state, "
-                f"whole numbers both, or arrays of such: {error}"
-            ) from None
-        return token, after
-
     def answer_in_a_row(self, operands: Sequence[Digits]) -> Digits:
         """The output of one row (samples, places), all samples at once."""
         factor = [digits @ self.base ** np.arange(self.short_digits) for digits in operands[self.long_operands :]]
         state, output = self.start, []
         for place in range(operands[0].shape[1]):
-            token, state = self.written(
-                state, *(digits[:, place] for digits in operands[: self.long_operands]), *factor
-            )
+            token, state = self.step(state, *(digits[:, place] for digits in operands[: self.long_operands]), *factor)
             output.append(np.broadcast_to(token, len(operands[0])))  # a state alone is one number
         return np.stack(output, axis=1)
 
@@ -253,7 +257,7 @@ class Rule:
                 nothing if there is None else (cells if there.operand == OUTPUT else tokens[there.operand])[there.place]
                 for there in stands
             )
-            cells[number] = self.written(self.start, *values)[0]
+            cells[number] = self.step(self.start, *values)[0]
         if (cells < 0).any():
             raise InputError(f"{self.name} writes no token in a cell where it says that nothing can stand")
         if (cells >= self.cell_count).any():

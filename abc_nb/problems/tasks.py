@@ -208,7 +208,7 @@ class Task(Widths):
 
     def read_table(self, tokens: Sequence[int], row: int) -> np.ndarray:
         """The cells that output tokens stand for, (rows, columns): -1 for a token that is no cell."""
-        if len(tokens) % row == 1 % row and tokens[-1:] == [self.token(EOS)]:  # it stands behind whole rows
+        if row == 1 and tokens[-1:] == [self.token(EOS)]:  # where it would be a row of its own
             tokens = tokens[:-1]
         cells = np.array(tokens[: len(tokens) // row * row], np.int64).reshape(-1, row) - self.first_cell
         return np.where((cells < 0) | (cells >= self.rule.cell_count), -1, cells)
