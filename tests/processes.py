@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partialmethod
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def commands(words: list[list[str]], folder: Path, environment: Mapping[str, str
 def kernel(command: list[str], environment: Mapping[str, str], folder: str | None, apart: Any) -> None:
     """What `python -m ipykernel_launcher -f FILE` does, in a session of its own."""
     from ipykernel.kernelapp import IPKernelApp
+    from tqdm.notebook import tqdm_notebook
 
     os.setsid()
     apart.set()
@@ -80,6 +82,8 @@ def kernel(command: list[str], environment: Mapping[str, str], folder: str | Non
     os.environ.update(environment)
     os.chdir(folder or ".")
     pandas.set_option("display.max_columns", 20)  # as in a kernel: the server was taken for a terminal
+    # A bar that a slow machine shows, and that the cell then removes, would count as its output.
+    tqdm_notebook.__init__ = partialmethod(tqdm_notebook.__init__, disable=True)  # type: ignore[method-assign]
     IPKernelApp.launch_instance(command[command.index("-f") :])
 
 
