@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from abc_nb.certificates.certify import Passes, contexts_of
+from abc_nb.certificates.certify import Margins, contexts_of
 from abc_nb.certificates.contexts import Context, Shape
 from abc_nb.certificates.counterexamples import answered_wrong
 from abc_nb.certificates.places import NumberContexts
@@ -43,10 +43,10 @@ def wrong(run: Run) -> Iterator[dict[str, Any]]:
     round_weights(model)
     contexts = contexts_of(model, run.spec.sampler)
     assert isinstance(contexts, NumberContexts)
-    passes, vocabulary = Passes(model, contexts, 1), contexts.task.vocabulary
+    margins_of, vocabulary = Margins(Unbounded(model), contexts), contexts.task.vocabulary
     with evaluating(model):
         for shape, block in ((own, part) for own in contexts.shapes for part in contexts.blocks(own)):
-            margins, _ = passes.margins(shape, block, passes.unbounded)
+            margins, _ = margins_of(shape, block)
             chosen = np.flatnonzero(~(margins > 0))
             if not len(chosen):
                 continue

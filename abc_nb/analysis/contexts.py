@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from abc_nb.certificates.certify import Passes, contexts_of
+from abc_nb.certificates.certify import Margins, contexts_of
 from abc_nb.certificates.contexts import Shape
+from abc_nb.certificates.rounding import Unbounded
 from abc_nb.common.errors import InputError
 from abc_nb.runs.store import Run
 from abc_nb.training.evaluation import evaluating
@@ -20,12 +21,12 @@ def contexts_met(run: Run, problem: str) -> pd.DataFrame:
         raise InputError(f"contexts are listed of answers in one row, and {run.spec.task.title} writes a table")
     batch, model, parts = run.spec.sampler.typed_batch(problem), run.model(), []
     contexts, vocabulary = contexts_of(model, run.spec.sampler), np.array(run.spec.task.vocabulary)
-    passes = Passes(model, contexts)
+    margins = Margins(Unbounded(model), contexts)
     with evaluating(model):
         for step in range(batch.layout.target_length):
             shape, block = contexts.seen(batch, step)
             tokens = dict(zip(token_names(shape), vocabulary[block.values].T, strict=True))
-            about = {"output": str(step + 1), "writes": vocabulary[block.right], "margin": passes(shape, block)[0]}
+            about = {"output": str(step + 1), "writes": vocabulary[block.right], "margin": margins(shape, block)[0]}
             parts.append(pd.DataFrame(tokens | about))
     frame = pd.concat(parts, ignore_index=True).fillna("")
     seen = sorted(frame.columns.difference([*about]), key=lambda name: (name[0], -int(name[2:] or 0)))

@@ -26,8 +26,7 @@ class Alike:
         small = [shape for shape in small if self.tokens ** (len(shape.atoms) + 1) < LARGEST]
         first = {self.trees[shape]: shape for shape in reversed(small)}
         self.kept = {shape for tree, shape in first.items() if several[tree] > 1}
-        self.codes: dict[object, list[np.ndarray]] = {}  # of contexts that are right for sure in one arithmetic
-        self.wide: dict[object, bool] = {}  # whether that is float64 alone
+        self.codes: dict[object, list[np.ndarray]] = {}  # of contexts that are right for sure
 
     def rest(self, shape: Shape, block: Block) -> Block:
         """The contexts of a block that are not settled."""
@@ -42,11 +41,10 @@ class Alike:
         place = np.searchsorted(codes[0], asked).clip(max=len(codes[0]) - 1)
         return block.part(np.flatnonzero(codes[0][place] != asked))
 
-    def add(self, shape: Shape, block: Block, sure: np.ndarray, wide: np.ndarray) -> None:
-        """Remember which contexts of a block are right for `sure`, in one arithmetic: `wide` is float64 alone."""
+    def add(self, shape: Shape, block: Block, sure: np.ndarray) -> None:
+        """Remember which contexts of a block are right for `sure`."""
         if shape in self.kept:
-            first = self.wide.setdefault(self.trees[shape], bool(wide[0]))
-            self.codes.setdefault(self.trees[shape], []).append(self.code(block)[sure & (wide == first)])
+            self.codes.setdefault(self.trees[shape], []).append(self.code(block)[sure])
 
     def code(self, block: Block) -> np.ndarray:
         """One number for each context with its right token."""

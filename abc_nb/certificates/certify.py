@@ -7,9 +7,8 @@ contexts that were tried. `reach`, `tables` and `spans` prove that the shapes ar
 
 import math
 import time
-from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.contexts import Block, Context, Contexts, Shape
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import NumberContexts
-from abc_nb.certificates.rounding import AtOnce, Rounding, Unbounded, check_finite
+from abc_nb.certificates.rounding import Rounding, check_finite
 from abc_nb.certificates.states import States
 from abc_nb.certificates.sums import exact_sums
 from abc_nb.certificates.tables import TableContexts
@@ -32,18 +31,11 @@ from abc_nb.problems.sampling import Sampler
 from abc_nb.training.evaluation import evaluating, in_float64
 
 MOST_CONTEXTS = 2 * 10**9  # at some millionths of a second each they take hours
-MARGIN_KEPT = 0.5  # of a margin that rounding has to leave
 MANY_CONTEXTS = 8  # times as many contexts as states of a part are reason to compute all of these
-FEW = 0.1  # of some contexts
-LOOKED_AT = 2**11  # contexts that say whether float32 is enough for a shape
 WRONG = 200  # wrong contexts that are kept of each shape; all are counted
-IN_FLOAT32 = (
-    "This holds in float32 on a processor and in float64, in whatever order numbers are summed, and in exact "
-    "arithmetic. TF32 and bfloat16 are not covered."
-)
-IN_FLOAT64 = (
-    "This holds in float64, in whatever order numbers are summed, and in exact arithmetic. Float32 is not covered: "
-    "rounding there is too large for a proof in some contexts."
+ARITHMETIC = (
+    "This holds in float64, in which answers are computed, in whatever order numbers are summed, and in exact "
+    "arithmetic. Float32 is not covered."
 )
 NOTHING_ROUNDED = (
     " In float64 no number is rounded at all, on any processor: each sum is a whole multiple of a power of two, "
@@ -57,10 +49,9 @@ class Certificate:
     """What trying every context of a model gave.
 
     `certified` means: no context is wrong, and rounding cannot make one wrong. `margin` is the right logit minus the
-    best other one. `rounding` is over all contexts: the `bits` of the arithmetic that it is about, the largest `bound`
-    on what rounding can change the margin of any context by, in the arithmetic in which that one was tried, the least
-    that is `left` of a margin, and how many are proven for `float64` alone.
-    Where float64 rounds nothing it has the `unit` of logits, too, and the most `units` that a sum has of its own.
+    best other one. `rounding` is over all contexts: the largest `bound` on what rounding can change a margin by, and
+    the least that is `left` of one. Where nothing is rounded there are the `unit` of logits, too, and the most `units`
+    that a sum has of its own.
     """
 
     task: str
@@ -93,28 +84,17 @@ class Result:
     margin: float = math.inf  # the smallest
     bound: float = 0.0  # the most that rounding can change a margin by
     left: float = math.inf  # the least that it leaves of one
-    wide: int = 0  # contexts that are proven for float64 alone
     examples: list[Context] = field(default_factory=list)  # wrong ones
 
-    def add(self, block: Block, margins: "Margins") -> None:
-        """Count a block whose right tokens lead by these margins."""
-        margin, left, wide = margins
+    def add(self, block: Block, margin: np.ndarray, left: np.ndarray) -> None:
+        """Count a block whose right tokens lead by a margin, of which rounding leaves so much: (N,) each."""
         wrong = np.flatnonzero(~(margin > 0))
         self.contexts += len(margin)
         self.wrong += len(wrong)
-        self.wide += int(wide.sum())
         self.examples += [block[row] for row in wrong[: WRONG - len(self.examples)]]
         self.bound = max(self.bound, float((margin - left).max()))
         self.left = min(self.left, float(left.min()))
         self.margin = min(self.margin, float(margin.min()))
-
-
-class Margins(NamedTuple):
-    """By how much right tokens lead, what rounding leaves of that, and whether that is for float64 alone: (N,) each."""
-
-    margin: np.ndarray
-    left: np.ndarray
-    wide: np.ndarray
 
 
 def contexts_of(model: Transformer | ModelConfig, sampler: Sampler) -> SampledContexts:
@@ -135,21 +115,20 @@ def certify_model(model: Transformer, sampler: Sampler) -> Certificate:
 def certify_contexts(model: Transformer, contexts: Contexts) -> Certificate:
     """The same for contexts of any kind."""
     start, results, task = time.perf_counter(), results_of(model, contexts), contexts.task
-    count, wrong, wide = (sum(getattr(result, name) for result in results) for name in ("contexts", "wrong", "wide"))
+    wrong = sum(result.wrong for result in results)
     left, bound = min(result.left for result in results), max(result.bound for result in results)
     shown = [(result.shape, context) for result in results for context in result.examples]
-    sums, arithmetic = exact_sums(model, contexts), IN_FLOAT64 if wide else IN_FLOAT32
+    sums = exact_sums(model, contexts)
     return Certificate(
         task=task.name,
         base=task.base,
-        statement=f"{contexts.statement} {arithmetic}{NOTHING_ROUNDED * (sums is not None)}",
+        statement=f"{contexts.statement} {ARITHMETIC}{NOTHING_ROUNDED * (sums is not None)}",
         certified=wrong == 0 and left > 0,
-        contexts=count,
+        contexts=sum(result.contexts for result in results),
         wrong=wrong,
         margin=min(result.margin for result in results),
         counterexamples=tuple(contexts.counterexamples(model, shown)),
-        rounding={"bits": 64 if wide else 32, "bound": bound, "left": left, "float64": wide}
-        | ({} if sums is None else {"unit": sums.unit, "units": sums.units}),
+        rounding={"bound": bound, "left": left} | ({} if sums is None else {"unit": sums.unit, "units": sums.units}),
         seconds=round(time.perf_counter() - start, 2),
         device=model.head.weight.device.type,
         facts={"task": task.name, "base": task.base} | contexts.facts,
@@ -162,80 +141,26 @@ def weights_of(model: Transformer) -> dict[str, np.ndarray]:
     return {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()}
 
 
-class Passes:
-    """Forward passes over contexts of one model, each with a bound on rounding.
+class Margins:
+    """By how much right tokens lead, and what rounding leaves of that, in the arithmetic of `rounding`."""
 
-    rules      computed in                                  the bound is for every evaluation in
-    unbounded  float32                                      (none: for looks, which are no proof)
-    single     float32                                      float32
-    closer     float64; float32 is once E from it, not 2 E  float32
-    mixed      float64, but the last layer in float32       float64
-    double     float64                                      float64
+    def __init__(self, rounding: Rounding, contexts: Contexts, threads: int = 1) -> None:
+        self.rounding, self.contexts, self.threads = rounding, contexts, threads
+        self.known: tuple[Shape, States] | None = None
 
-    Contexts go from one row to the next as long as too little of their margins is left. Where float32 leaves many open,
-    they begin with `mixed`; where float64 rounds nothing, all are `closer`.
-    """
-
-    def __init__(self, model: Transformer, contexts: Contexts, threads: int = 1) -> None:
-        double = in_float64(model)
-        model = deepcopy(model).to(double.head.weight.device)
-        self.contexts, self.threads, self.wide = contexts, threads, dict[Shape, bool]()
-        self.unbounded, self.single, self.double = Unbounded(model), Rounding(model), Rounding(double)
-        self.closer = Rounding(double, self.single.u)
-        self.mixed = AtOnce(model), AtOnce(double)
-        self.nothing_rounds = exact_sums(model, contexts) is not None
-        self.known: dict[tuple[Rounding, ...], tuple[Shape, States]] = {}
-
-    def __call__(self, shape: Shape, block: Block) -> Margins:
-        if self.nothing_rounds:  # what is computed in float64; evaluations in float32 are near it
-            margin, left = self.margins(shape, block, self.closer)
-            wide = ~(left > 0)
-            return Margins(margin, np.where(wide, margin, left), wide)
-        count = len(block)
-        margin, left, wide = np.zeros(count), np.full(count, -np.inf), np.zeros(count, bool)
-
-        def again(chosen: np.ndarray, *rules: Rounding) -> None:
-            if len(chosen):
-                margin[chosen], left[chosen] = self.margins(shape, block.part(chosen), *rules)
-
-        if not self.needs_float64(shape, block):
-            again(np.arange(count), self.single)
-            rest = np.flatnonzero(unclear(margin, left, MARGIN_KEPT))
-            if len(rest) <= FEW * count:
-                again(rest, self.closer)
-        rest = np.flatnonzero(unclear(margin, left))
-        wide[rest] = True
-        again(rest, *self.mixed)
-        again(rest[unclear(margin[rest], left[rest], MARGIN_KEPT)], self.double)
-        return Margins(margin, left, wide)
-
-    def needs_float64(self, shape: Shape, block: Block) -> bool:
-        """Whether float32 leaves many contexts of a shape open, by a few of its first block."""
-        if shape not in self.wide:
-            some = block.part(np.linspace(0, len(block) - 1, min(LOOKED_AT, len(block))).astype(int))
-            self.wide[shape] = unclear(*self.margins(shape, some, self.single)).mean() > FEW
-        return self.wide[shape]
-
-    def margins(self, shape: Shape, block: Block, *rules: Rounding) -> tuple[np.ndarray, np.ndarray]:
-        """Margins and what is left of them; what is not a number leaves nothing."""
-        states = self.states(shape, *rules).take(block.values)
+    def __call__(self, shape: Shape, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Of each context, (N,) both; where a number is undefined, nothing is left."""
+        states = self.states(shape).take(block.values)
         right = torch.from_numpy(block.right).to(states.device)
         margin, left = (torch.cat(part).double() for part in zip(*states.margins(shape.root, right), strict=True))
         return margin.cpu().numpy(), left.nan_to_num(-torch.inf, neginf=-torch.inf).cpu().numpy()
 
-    def states(self, shape: Shape, *rules: Rounding) -> States:
+    def states(self, shape: Shape) -> States:
         """What computes the states of a shape; those of the shape before are forgotten."""
-        known = self.known.get(rules)
-        if known is None or known[0] != shape:
+        if self.known is None or self.known[0] != shape:
             most, base = self.contexts.counts[shape] / MANY_CONTEXTS, self.contexts.task.base
-            below = self.states(shape, *rules[1:]) if rules[1:] else None
-            known = self.known[rules] = shape, States(rules[0], shape.atoms, base, most, below, self.threads)
-        return known[1]
-
-
-def unclear(margin: np.ndarray, left: np.ndarray, kept: float = 0.0) -> np.ndarray:
-    """Where rounding leaves too little of a margin, and the token is not wrong for sure."""
-    return ~(left > kept * margin) & ~(2 * margin < left)
+            self.known = shape, States(self.rounding, shape.atoms, base, most, self.threads)
+        return self.known[1]
 
 
 def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
@@ -244,7 +169,8 @@ def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
     if total > MOST_CONTEXTS:
         raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST_CONTEXTS:,} are tried")
     check_finite(model)
-    passes, alike = Passes(model, contexts, torch.get_num_threads()), Alike(contexts, model)
+    rounding, alike = Rounding(in_float64(model)), Alike(contexts, model)
+    margins = Margins(rounding, contexts, torch.get_num_threads())
     with (
         one_thread(),  # for what is not split among threads by us
         evaluating(model),
@@ -255,13 +181,11 @@ def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
             result, count = results[shape], contexts.counts[shape]
             for block in filter(len, contexts.blocks(shape)):
                 rest = alike.rest(shape, block)
-                settled = len(block) - len(rest)
-                result.contexts += settled
-                result.wide += settled * alike.wide.get(alike.trees[shape], False)
+                result.contexts += len(block) - len(rest)
                 if len(rest):
-                    margins = passes(shape, rest)
-                    result.add(rest, margins)
-                    alike.add(shape, rest, margins.left > 0, margins.wide)
+                    margin, left = margins(shape, rest)
+                    result.add(rest, margin, left)
+                    alike.add(shape, rest, left > 0)
                 bar.update(len(block))
             bar.update(count - result.contexts)
         return [result for result in results.values() if result.contexts]

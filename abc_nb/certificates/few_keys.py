@@ -11,40 +11,37 @@ from abc_nb.certificates.rounding import ROUNDINGS, by_head
 from abc_nb.model import compiled
 from abc_nb.model.attention import softmax_or_zero
 
-Mixed = tuple[Tensor, tuple[Tensor, ...]]
 
-
-def mixed(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, more: bool = True) -> Mixed:
+def mixed(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
     """What queries (N, D) see at the keys `rows` (N, K) of a table under the bias (K, H).
 
     The table (R, 2 D + 2 H) has keys, values and the squared lengths of both by head; of queries, keys and values the
-    first numbers of all heads come first. Returns the means of values (N, D), and with `more` by head the standard
-    deviations of keys and of values (N, 2 H); the largest weight that a head gives a key (N, K); the lengths of queries
-    by head (N, H).
+    first numbers of all heads come first. Returns the means of values (N, D) and by head, (N, H) each: the lengths of
+    queries, and the standard deviations of keys and of values.
     """
     (count, width), (slots, heads) = query.shape, bias.shape
     lost = 2 * torch.finfo(query.dtype).eps * ROUNDINGS  # of a mean square, by rounding
     plain = query.device.type == "cpu" and not torch.is_grad_enabled()
     library = compiled.few_keys(width // heads, heads, query.dtype) if plain else None
     if library is None:
-        means, known = by_torch(query, table, rows, bias, lost)
-        return means, known if more else ()
+        return by_torch(query, table, rows, bias, lost)
     if table.shape[1] != 2 * (width + heads) or rows.shape != (count, slots):
         raise TypeError(f"a table {table.shape} and rows {rows.shape} do not fit queries {query.shape}")
-    given = [query, table.to(query), rows.long(), bias.to(query)]
-    made = [query.new_empty(count, n) for n in (width, *((2 * heads, slots, heads) if more else ()))]
-    arrays = [*(x.contiguous() for x in given), *made, *[None] * (4 - len(made))]
-    compiled.call(library, "mix", arrays, count, slots, lost)
-    return made[0], tuple(made[1:])
+    given = [x.contiguous() for x in (query, table.to(query), rows.long(), bias.to(query))]
+    made = [query.new_empty(count, size) for size in (width, heads, heads, heads)]
+    compiled.call(library, "mix", [*given, *made], count, slots, lost)
+    return tuple(made)
 
 
-def by_torch(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, lost: float) -> Mixed:
+def by_torch(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, lost: float) -> tuple[Tensor, ...]:
     heads, width = bias.shape[1], query.shape[1]
     seen = table.index_select(0, rows.flatten()).unflatten(0, rows.shape)
     logits = by_head(query[:, None] * seen[..., :width], heads) / (width // heads) ** 0.5
     weights = softmax_or_zero(logits, bias[None], 1)
-    means = (weights.repeat(1, 1, 2 * width // heads) * seen[..., : 2 * width]).sum(1)
-    squares = (weights.repeat(1, 1, 2) * seen[..., 2 * width :]).sum(1)
-    less = torch.cat([by_head(part.square(), heads) for part in means.chunk(2, 1)], 1)
-    spread = ((squares - less).clamp_min(0) + lost * squares).sqrt()
-    return means[:, width:], (spread, weights.amax(2), by_head(query.square(), heads).sqrt())
+    means = (weights.repeat(1, 1, 2 * width // heads) * seen[..., : 2 * width]).sum(1).chunk(2, 1)
+    squares = (weights.repeat(1, 1, 2) * seen[..., 2 * width :]).sum(1).chunk(2, 1)
+    spreads = [
+        ((square - by_head(mean.square(), heads)).clamp_min(0) + lost * square).sqrt()
+        for mean, square in zip(means, squares, strict=True)
+    ]
+    return means[1], by_head(query.square(), heads).sqrt(), *spreads

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from abc_nb.certificates.certify import Passes
+from abc_nb.certificates.certify import Margins
 from abc_nb.certificates.contexts import Block, Context, Contexts, Shape
+from abc_nb.certificates.rounding import Unbounded
 from abc_nb.common.devices import one_thread
 from abc_nb.model.transformer import Transformer
 from abc_nb.training.evaluation import evaluating
@@ -48,14 +49,14 @@ def wrong_contexts(
 
     `count` is told how many there were in each block. A look that does not end early counts all that are wrong.
     """
-    look, passes = Look(), Passes(model, contexts, torch.get_num_threads())
+    look, margins_of = Look(), Margins(Unbounded(model), contexts, torch.get_num_threads())
     known = ((shape, block_of(some)) for shape, some in (first or {}).items())
     every = ((shape, block) for shape in contexts.shapes for block in contexts.blocks(shape) if len(block))
     with one_thread(), evaluating(model):
         for blocks, again in ((known, True), (every, False)):
             look.wrong, kept = {}, 0
             for shape, block in blocks:
-                margins, _ = passes.margins(shape, block, passes.unbounded)
+                margins, _ = margins_of(shape, block)
                 kept += look.add(shape, block, margins)
                 if not again:
                     count(len(block))

@@ -17,14 +17,12 @@ from torch import Tensor, nn
 from abc_nb.certificates.contexts import Atom, Node, Token
 from abc_nb.certificates.few_keys import mixed
 from abc_nb.certificates.maps import Map, heads_last, in_threads, product
-from abc_nb.certificates.rounding import SLACK, Rounding, Sizes, by_head
+from abc_nb.certificates.rounding import Rounding, Sizes, by_head
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.layers import DecoderLayer, Layer
 
 CONTEXTS_AT_ONCE = 2**11  # contexts computed at once: what a processor's cache holds is fastest
-AT_ONCE = 2**13  # the same where they have one bound together, which takes as long for few as for many
-KEYS = "table", "squares", "moved", "bias"
 # So many times as many states as contexts are too many to make keys and queries of all: that takes time and memory.
 MANY_STATES = 4
 T = TypeVar("T")
@@ -44,27 +42,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of one attention of a node."""
+    """All that the keys of one attention of a node can be."""
 
-    table: Tensor  # of all that can be one: see `States.table`
-    squares: Tensor  # (R, 2 H): the squared lengths of its key and its value by head
-    moved: Tensor  # (R, 2): how far both can be off
+    table: Tensor  # see `States.table`
+    moved: Tensor  # (R, 2): how far key and value can be off
     bias: Tensor  # (K, H)
+    sizes: Sizes
 
 
-@dataclass(frozen=True)
-class Seen:
-    """The keys of one attention that the contexts of a block have."""
-
-    keys: Keys
-    rows: Tensor  # (N, K)
-    sizes: Sizes  # of those that some context has
-
-    @classmethod
-    def of(cls, keys: Keys, rows: Tensor) -> "Seen":
-        used = rows.new_zeros(len(keys.table), dtype=torch.bool)
-        used[rows.flatten()] = True
-        return cls(keys, rows, Sizes.of(keys.squares[used], keys.bias))
+Seen = tuple[Keys, Tensor]  # and which of them each context has: (N, K)
 
 
 @dataclass(frozen=True)
@@ -82,7 +68,6 @@ class States:
     """Computes the states of contexts of one shape, in the arithmetic of the weights of `rounding.model`.
 
     States of a part of a tree with at most `most` contexts of tokens below `base` are computed once for all blocks.
-    `below`, if it is given, computes the root's first step and its keys of the problem in a higher precision.
     """
 
     def __init__(
@@ -91,23 +76,19 @@ class States:
         atoms: Sequence[Atom],
         base: int = 1,
         most: float = 0,
-        below: "States | None" = None,
         threads: int = 1,
         kept: dict[object, Any] | None = None,
     ) -> None:
-        self.rounding, self.model, self.below = rounding, rounding.model, below
+        self.rounding, self.model = rounding, rounding.model
         self.atoms, self.base, self.most, self.threads = atoms, base, most, threads
         self.device = rounding.weight.device
         self.kept: dict[object, Any] = {} if kept is None else kept  # what is the same for all blocks
-        self.lower: dict[object, Any] = {} if kept is None else kept  # the same of parts, by `rounding.each`
         self.own: dict[object, Any] = {}  # what is of this block
 
     def take(self, values: np.ndarray) -> Self:
         """Go on with a block of contexts: `values` are the tokens at the atoms, (N, atoms)."""
         self.count, self.own = len(values), {}
         self.columns = {atom: values[:, number].astype(np.int64) for number, atom in enumerate(self.atoms)}
-        if self.below is not None:
-            self.below.take(values)
         return self
 
     def margins(self, root: Node, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -118,9 +99,7 @@ class States:
             normed = self.rounding.normed(norm, *layer(some))
             return self.rounding.margins(head, norm, normed, product(head, normed[0]), right[some])
 
-        return in_threads(
-            self.threads, margins_of, self.every.split(CONTEXTS_AT_ONCE if self.rounding.one_by_one else AT_ONCE)
-        )
+        return in_threads(self.threads, margins_of, self.every.split(CONTEXTS_AT_ONCE))
 
     def logits(self, root: Node) -> Tensor:
         """Logits (N, vocabulary) of the token after the root's step."""
@@ -156,10 +135,9 @@ class States:
         else:
             first, rows = self.distinct(atoms)
             values = np.array([self.columns[atom][first] for atom in atoms], np.int64).reshape(-1, len(first)).T
-        below = type(self)(self.rounding.each, atoms, self.base, self.most, None, self.threads, self.lower).take(values)
+        below = type(self)(self.rounding, atoms, self.base, self.most, self.threads, self.kept).take(values)
         made = in_threads(self.threads, below.layer(root), below.every.split(CONTEXTS_AT_ONCE))
         states, errors = map(torch.cat, zip(*made, strict=True))
-        errors = self.rounding.worst(errors).expand(len(states))
         return Part(states, errors, None if rows is None else torch.from_numpy(rows).to(self.device))
 
     def embedded(self, token: Token) -> Part:
@@ -167,7 +145,7 @@ class States:
         every = torch.arange(self.model.embedding.num_embeddings, device=self.device)
         index = torch.tensor([token.residue], device=self.device, dtype=self.rounding.weight.dtype)
         states = self.model.embed(every[:, None], index)[:, 0]
-        return Part(states, self.rounding.embedded(states, token.residue).expand(len(states)))
+        return Part(states, self.rounding.embedded(states, token.residue))
 
     def rows(self, root: Node | Token) -> Tensor:
         """Which state of a part each context has: (N,)."""
@@ -210,13 +188,13 @@ class States:
         """A decoder layer for the contexts of a block."""
         layer = self.model.decoder.layers[node.layer - 1]
         norm, crossed = layer.forward_residual.norm, isinstance(layer, DecoderLayer)
-        first = self.first(node) if self.below is None else self.first_below(node)
-        keys = self.of_problem(node) if crossed else None
+        first = self.first(node)
+        keys = self.keys(layer.cross_attention, node.cross, self.model.encoder_norm) if crossed else None
 
         def rest(state: State, normed: State, some: Tensor) -> State:
             if crossed:
-                asked = product(self.turned(layer.cross_attention, "query"), normed[0]), normed[1]
-                state = self.attend(layer.cross_attention, layer.cross_residual.norm, state, asked, keys, some)
+                asked = self.query(layer.cross_attention, layer.cross_residual.norm, normed)
+                state = self.attend(layer.cross_attention, state, asked, keys, some)
                 normed = self.rounding.normed(norm, *state)
             return self.forward(layer, state, normed)
 
@@ -232,43 +210,21 @@ class States:
 
         def first(some: Tensor) -> tuple[State, State]:
             rows = at[some]
-            state = before.states.index_select(0, rows), self.rounding.of(before.errors, rows)
-            asked = queries.index_select(0, rows), self.rounding.of(errors, rows)
-            state = self.attend(layer.self_attention, norm, state, asked, keys, some)
+            state = before.states.index_select(0, rows), before.errors[rows]
+            asked = queries.index_select(0, rows), errors[rows]
+            state = self.attend(layer.self_attention, state, asked, keys, some)
             return state, self.rounding.normed(after, *state)
 
         return first
 
-    def of_problem(self, node: Node) -> Seen | None:
-        """The keys of cross-attention."""
-        if self.below is None:
-            layer = self.model.decoder.layers[node.layer - 1]
-            return self.keys(layer.cross_attention, node.cross, self.model.encoder_norm)
-        seen = self.below.of_problem(node)
-        if seen is None:
-            return None
-        table, squares, moved, bias = (getattr(seen.keys, name).to(self.rounding.weight) for name in KEYS)
-        moved = moved + self.rounding.u * SLACK * squares.sum(1, keepdim=True).sqrt()
-        return Seen.of(Keys(table, squares, self.rounding.worst(moved).expand(len(table), 2), bias), seen.rows)
-
-    def first_below(self, node: Node) -> Callable[[Tensor], tuple[State, State]]:
-        """The first step of a layer as it is below, in the arithmetic here."""
-        assert self.below is not None
-        first = self.below.first(node)
-
-        def rounded(states: Tensor, errors: Tensor) -> State:
-            near = states.to(self.rounding.weight)
-            return near, self.rounding.added(near, errors.to(near))
-
-        def step(some: Tensor) -> tuple[State, State]:
-            state, normed = first(some)
-            return rounded(*state), rounded(*normed)
-
-        return step
-
     def queries(self, layer: DecoderLayer | Layer, part: Part) -> State:
-        normed, errors = self.rounding.normed(layer.self_residual.norm, part.states, part.errors)
-        return product(self.turned(layer.self_attention, "query"), normed), errors.expand(len(normed))
+        norm = layer.self_residual.norm
+        return self.query(layer.self_attention, norm, self.rounding.normed(norm, part.states, part.errors))
+
+    def query(self, attention: MultiHeadAttention, norm: nn.Module, normed: State) -> State:
+        """Queries of normed states, and how far they can be off."""
+        moved = self.rounding.mapped(attention.query, norm, normed, attention.heads)
+        return product(self.turned(attention, "query"), normed[0]), moved
 
     def forward(self, layer: DecoderLayer | Layer, state: State, normed: State) -> State:
         """The feed-forward network with its residual."""
@@ -288,16 +244,14 @@ class States:
             raise InputError("no certificate: the bias has a value that is neither finite nor minus infinity")
         table = self.once((attention, keys), all(kept), lambda: self.table(attention, parts, bias, norm))
         starts = np.cumsum([0, *(len(part.states) for part in parts)]).tolist()
-        return Seen.of(table, torch.stack([row + start for row, start in zip(rows, starts, strict=False)], 1))
+        return table, torch.stack([row + start for row, start in zip(rows, starts, strict=False)], 1)
 
     def table(self, attention: MultiHeadAttention, parts: Sequence[Part], bias: Tensor, norm: nn.Module) -> Keys:
         """All that the keys can be: key, value and the squared lengths of both by head, (R, 2 D + 2 H).
 
         Where no head sees two, what a key adds to a state instead: (R, D). The bias of the slots is (K, H).
         """
-        states = torch.cat([part.states for part in parts])
-        errors = self.rounding.worst(torch.cat([part.errors for part in parts])).expand(len(states))
-        length = self.rounding.longest(norm, states, errors)
+        states, errors = torch.cat([part.states for part in parts]), torch.cat([part.errors for part in parts])
         heads, bias = attention.heads, bias.to(states)
         opened = bias > -torch.inf
         several = bool((opened.sum(0) > 1).any())
@@ -305,44 +259,35 @@ class States:
         slots = torch.arange(len(parts), device=self.device).repeat_interleave(sizes)
 
         def some(chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            normed, off = self.rounding.normed(norm, states[chosen], self.rounding.of(errors, chosen))
-            moved = self.rounding.of_keys(attention, norm, length, off)
-            key, value = (product(self.turned(attention, name), normed) for name in ("key", "value"))
+            normed = self.rounding.normed(norm, states[chosen], errors[chosen])
+            moved = torch.cat([self.rounding.mapped(x, norm, normed) for x in (attention.key, attention.value)], 1)
+            key, value = (product(self.turned(attention, name), normed[0]) for name in ("key", "value"))
             squares = torch.cat([by_head(x.square(), heads) for x in (key, value)], 1)
             if several:
-                return torch.cat([key, value, squares], 1), squares, moved
+                return torch.cat([key, value, squares], 1), moved, squares
             seen = opened[slots[chosen]].to(value).repeat(1, value.shape[1] // heads)
-            return (value * seen) @ self.turned(attention, "out").weight.T, squares, moved
+            return (value * seen) @ self.turned(attention, "out").weight.T, moved, squares
 
         made = in_threads(self.threads, some, torch.arange(len(states), device=self.device).split(CONTEXTS_AT_ONCE))
-        table, squares, moved = map(torch.cat, zip(*made, strict=True))
-        return Keys(table, squares, self.rounding.worst(moved).expand(len(table), 2), bias)
+        table, moved, squares = map(torch.cat, zip(*made, strict=True))
+        return Keys(table, moved, bias, Sizes.of(squares, bias))
 
     def attend(
-        self,
-        attention: MultiHeadAttention,
-        norm: nn.Module,
-        state: State,
-        asked: State,
-        seen: Seen | None,
-        chosen: Tensor,
+        self, attention: MultiHeadAttention, state: State, query: State, seen: Seen | None, chosen: Tensor
     ) -> State:
-        """States (chosen, D) with what attention of queries (chosen, D) adds to them; `norm` is before the queries."""
-        (x, error), (query, off), rounding = state, asked, self.rounding
+        """States (chosen, D) with what attention of queries (chosen, D) adds to them."""
+        (x, error), rounding, out = state, self.rounding, attention.out
         if seen is None:
-            x = x + attention.out.bias
+            x = x + out.bias
             return x, rounding.added(x, error)
-        keys, sizes, rows = seen.keys, seen.sizes, seen.rows[chosen]
-        by = rounding.once(rounding.attention, attention, norm, rounding.longest(norm, x, error))
-        moved = rounding.of(keys.moved, rows)
-        if sizes.many.any():
-            means, seen_by = mixed(query, keys.table, rows, keys.bias, rounding.one_by_one)
-            seen_by = seen_by or rounding.at_most(by, sizes, rows.shape[1])
-            change = rounding.of_means(by, sizes, seen_by, rounding.worst(off), moved)
+        keys, rows = seen[0], seen[1][chosen]
+        moved = keys.moved[rows]
+        if keys.sizes.many.any():
+            means, *seen_by = mixed(query[0], keys.table, rows, keys.bias)
+            change = rounding.of_means(attention, keys.sizes, query[1], moved, seen_by)
             x = x + product(self.turned(attention, "out"), means)
         else:
-            share = (keys.bias > -torch.inf).any(1).to(x)
-            change = rounding.of_values(by, sizes, share[None], moved[..., 1])
+            change = rounding.of_values(out, keys.sizes, moved[..., 1])
             added = keys.table.index_select(0, rows.flatten()).unflatten(0, rows.shape).sum(1)
-            x = x + (added + attention.out.bias)
+            x = x + (added + out.bias)
         return x, rounding.added(x, error + change)

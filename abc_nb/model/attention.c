@@ -179,12 +179,21 @@ static inline void power(REAL *restrict x) {
     }
 }
 
-void mix(const REAL *query, const REAL *table, const int64_t *rows, const REAL *bias, REAL *means, REAL *spread,
-         REAL *share, REAL *length, int64_t count, int64_t keys, double lost) {
+/* Of vectors with the weights w, whose mean is `mean` and whose squared lengths stand in column `at` of a table's rows. */
+static inline void deviation(int64_t keys, const REAL w[keys][HEADS], const REAL **rows, int64_t at, const REAL *mean,
+                             REAL lost, REAL *to) {
+    REAL square[HEADS] = {0}, less[HEADS] = {0};
+    for (int64_t k = 0; k < keys; k++) ALL_HEADS square[h] += w[k][h] * rows[k][at + h];
+    for (int i = 0; i < SIZE; i++) ALL_HEADS less[h] += mean[i * HEADS + h] * mean[i * HEADS + h];
+    ALL_HEADS to[h] = sqrt((square[h] > less[h] ? square[h] - less[h] : 0) + lost * square[h]);
+}
+
+void mix(const REAL *query, const REAL *table, const int64_t *rows, const REAL *bias, REAL *means, REAL *length,
+         REAL *of_keys, REAL *of_values, int64_t count, int64_t keys, double lost) {
     const REAL root = sqrt(SIZE);
     for (int64_t n = 0; n < count; n++) {
         const REAL *q = query + n * WIDTH, *at[keys];
-        REAL w[keys][HEADS], top[HEADS], sum[HEADS] = {0}, mean[2 * WIDTH] = {0};
+        REAL w[keys][HEADS], top[HEADS], sum[HEADS] = {0}, own[HEADS] = {0}, mean[2 * WIDTH] = {0};
         ALL_HEADS top[h] = -INFINITY;
         for (int64_t k = 0; k < keys; k++) {
             at[k] = table + rows[n * keys + k] * 2 * (WIDTH + HEADS);
@@ -201,30 +210,13 @@ void mix(const REAL *query, const REAL *table, const int64_t *rows, const REAL *
         }
         for (int64_t k = 0; k < keys; k++) {
             ALL_HEADS w[k][h] /= sum[h] > 0 ? sum[h] : 1;
-            for (int i = spread ? 0 : SIZE; i < 2 * SIZE; i++)
-                ALL_HEADS mean[i * HEADS + h] += w[k][h] * at[k][i * HEADS + h];
+            for (int i = 0; i < 2 * SIZE; i++) ALL_HEADS mean[i * HEADS + h] += w[k][h] * at[k][i * HEADS + h];
         }
-        for (int i = 0; i < WIDTH; i++) means[n * WIDTH + i] = mean[WIDTH + i];
-        if (!spread) continue;
-        for (int part = 0; part < 2; part++) { /* keys and values */
-            REAL square[HEADS] = {0}, less[HEADS] = {0};
-            for (int64_t k = 0; k < keys; k++)
-                ALL_HEADS square[h] += w[k][h] * at[k][2 * WIDTH + part * HEADS + h];
-            for (int i = 0; i < SIZE; i++)
-                ALL_HEADS less[h] += mean[part * WIDTH + i * HEADS + h] * mean[part * WIDTH + i * HEADS + h];
-            ALL_HEADS {
-                const REAL variance = square[h] - less[h];
-                spread[(2 * n + part) * HEADS + h] = sqrt((variance > 0 ? variance : 0) + (REAL)lost * square[h]);
-            }
-        }
-        REAL own[HEADS] = {0};
+        memcpy(means + n * WIDTH, mean + WIDTH, WIDTH * sizeof(REAL));
         for (int i = 0; i < SIZE; i++) ALL_HEADS own[h] += q[i * HEADS + h] * q[i * HEADS + h];
         ALL_HEADS length[n * HEADS + h] = sqrt(own[h]);
-        for (int64_t k = 0; k < keys; k++) {
-            REAL most = 0;
-            ALL_HEADS most = w[k][h] > most ? w[k][h] : most;
-            share[n * keys + k] = most;
-        }
+        deviation(keys, w, at, 2 * WIDTH, mean, lost, of_keys + n * HEADS);
+        deviation(keys, w, at, 2 * WIDTH + HEADS, mean + WIDTH, lost, of_values + n * HEADS);
     }
 }
 
