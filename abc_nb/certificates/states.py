@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from abc_nb.certificates.contexts import Atom, Node, Token
 from abc_nb.certificates.few_keys import mixed
-from abc_nb.certificates.maps import Map, heads_last, in_threads, product
+from abc_nb.certificates.maps import Map, heads_last, in_threads
 from abc_nb.certificates.rounding import Rounding, Sizes, by_head
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention
@@ -97,7 +97,7 @@ class States:
 
         def margins_of(some: Tensor) -> tuple[Tensor, Tensor]:
             normed = self.rounding.normed(norm, *layer(some))
-            return self.rounding.margins(head, norm, normed, product(head, normed[0]), right[some])
+            return self.rounding.margins(head, norm, normed, head(normed[0]), right[some])
 
         return in_threads(self.threads, margins_of, self.every.split(CONTEXTS_AT_ONCE))
 
@@ -224,14 +224,14 @@ class States:
     def query(self, attention: MultiHeadAttention, norm: nn.Module, normed: State) -> State:
         """Queries of normed states, and how far they can be off."""
         moved = self.rounding.mapped(attention.query, norm, normed, attention.heads)
-        return product(self.turned(attention, "query"), normed[0]), moved
+        return self.turned(attention, "query")(normed[0]), moved
 
     def forward(self, layer: DecoderLayer | Layer, state: State, normed: State) -> State:
         """The feed-forward network with its residual."""
         (up, _, _, down), norm = layer.feed_forward, layer.forward_residual.norm
         assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
-        hidden = product(up, normed[0], "relu")
-        x, off = state[0] + product(down, hidden), self.rounding.forward((up, down), norm, normed, hidden)
+        hidden = up(normed[0]).relu_()
+        x, off = state[0] + down(hidden), self.rounding.forward((up, down), norm, normed, hidden)
         return x, self.rounding.added(x, state[1] + off)
 
     def keys(self, attention: MultiHeadAttention, keys: Sequence[KeySeen], norm: nn.Module) -> Seen | None:
@@ -261,7 +261,7 @@ class States:
         def some(chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             normed = self.rounding.normed(norm, states[chosen], errors[chosen])
             moved = torch.cat([self.rounding.mapped(x, norm, normed) for x in (attention.key, attention.value)], 1)
-            key, value = (product(self.turned(attention, name), normed[0]) for name in ("key", "value"))
+            key, value = (self.turned(attention, name)(normed[0]) for name in ("key", "value"))
             squares = torch.cat([by_head(x.square(), heads) for x in (key, value)], 1)
             if several:
                 return torch.cat([key, value, squares], 1), moved, squares
@@ -285,7 +285,7 @@ class States:
         if keys.sizes.many.any():
             means, *seen_by = mixed(query[0], keys.table, rows, keys.bias)
             change = rounding.of_means(attention, keys.sizes, query[1], moved, seen_by)
-            x = x + product(self.turned(attention, "out"), means)
+            x = x + self.turned(attention, "out")(means)
         else:
             change = rounding.of_values(out, keys.sizes, moved[..., 1])
             added = keys.table.index_select(0, rows.flatten()).unflatten(0, rows.shape).sum(1)
