@@ -18,7 +18,7 @@ from abc_nb.specs.spec import is_there, spec
 MODELS = ("abs", "abc")
 DECODERS = ("decoder-abs", "decoder-abc", "decoder-abc-twice")
 PRACTISED_MODELS = (*MODELS, *DECODERS)  # models whose training ends with practice
-CERTIFICATE_COLUMNS = ["task", "model", "seed", "certified", "contexts", "wrong", "margin", "left", "bits"]
+CERTIFICATE_COLUMNS = ["task", "model", "seed", "certified", "contexts", "wrong", "margin", "left"]
 CERTIFICATE_COLUMNS += ["base", "experiment", "statement", "counterexamples"]
 PRACTICE_COLUMNS = ["task", "model", "seed", "before", "after", "rounds", "wrong before", "wrong after", "alone"]
 PRACTICE_COLUMNS += ["seconds", "seconds before"]
@@ -28,7 +28,7 @@ def certificates_table(found: Results) -> pd.DataFrame:
     """The certificates of these results' profile and seeds, a row each, of the models that are known.
 
     Where either will do, one that was made here replaces the shipped one, and a run that was made here has no shipped
-    one: that is of other weights. `left` is the least that rounding leaves of a margin, in `bits` bits.
+    one: that is of other weights. `left` is the least that rounding leaves of a margin.
     """
     certified: dict[tuple[str, int], dict[str, Any]] = {}
     for origin in ("shipped", "runs") if found.origin == "any" else (found.origin,):
