@@ -7,7 +7,7 @@ How a call travels through the package:
     train           runs.runner.ensure -> runs.trainings, parents first (abc <- abc-unpractised <- vanilla):
                       vanilla            training.problems -> training.fit, the one loop
                       abc-unpractised    vanilla's averaged attention -> calibration -> Lines -> a new model under them
-                      abc                certificates.practice: look, fit, look, ... until certify finds nothing wrong
+                      abc                certificates.practice: try all contexts, fit, try, ... until none is wrong
     teach           problems.rules.Rule -> Task -> Spec -> train -> practise -> Taught; nothing is stored
 
 What users need is listed in `__init__.pyi`, and imported when it is first used, so that `import abc_nb` takes no time.

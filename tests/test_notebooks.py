@@ -13,7 +13,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from abc_nb.analysis import results
-from abc_nb.certificates import look, practice, tables
+from abc_nb.certificates import practice, tables
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.runs import sweep
@@ -142,7 +142,7 @@ def reproduced(folder: Path) -> str:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(folder / "runs"))
         patched.setenv("ABC_NB_FIGURES", str(folder / "figures"))
-        patched.setattr(look, "EXAMPLES", 3)  # untrained models are wrong on most contexts
+        patched.setattr(practice, "EXAMPLES", 3)  # untrained models are wrong on most contexts
         patched.setattr(tables, "DRAWN", 100)  # and on most problems
         patched.setenv("LOKY_MAX_CPU_COUNT", "1")  # of cores
         with pytest.MonkeyPatch.context() as training:  # not of the machine that notebook 8 teaches

@@ -1,6 +1,8 @@
 """Practice: what is wrong is practised with problems of training alone, until a certificate finds nothing wrong."""
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,16 +13,26 @@ from certifying import table_model
 from helpers import integers
 
 import abc_nb
-from abc_nb.certificates import look, practice, tables
-from abc_nb.certificates.certify import SampledContexts, certify_model, contexts_of, results_of, weights_of
+from abc_nb.certificates import practice, tables
+from abc_nb.certificates.certify import (
+    NARROW_MARGIN,
+    Margins,
+    SampledContexts,
+    certify_model,
+    contexts_of,
+    results_of,
+    weights_of,
+)
 from abc_nb.certificates.checksum import checksum
+from abc_nb.certificates.contexts import Block
 from abc_nb.certificates.counterexamples import Candidate
-from abc_nb.certificates.look import NARROW_MARGIN, Known, wrong_contexts
-from abc_nb.certificates.practice import ToPractise, loss_of_contexts, practise, until_certified
+from abc_nb.certificates.practice import AllContexts, Known, ToPractise, loss_of_contexts, practise, until_certified
+from abc_nb.certificates.rounding import Unbounded
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
+from abc_nb.training.evaluation import evaluating
 from abc_nb.training.fit import Progress, fit
 from abc_nb.training.recipe import OneCycle, TrainingConfig
 
@@ -88,7 +100,7 @@ class Signs:
     def margins(self, points: torch.Tensor) -> torch.Tensor:
         return points.sum(1).sign() * self.model(points)[:, 0]
 
-    def look(self, enough: float, count: Callable[[int, int], None]) -> int:
+    def search(self, enough: float, count: Callable[[int, int], None]) -> int:
         count(len(self.points), len(self.points))
         return int((self.margins(self.points) <= 0).sum())
 
@@ -120,7 +132,7 @@ def test_any_model_is_practised_in_rounds_and_proven_in_one_progress(rate: float
     assert states[0] == (0, 7) and {*states} >= {(number, 7 + 20 * number) for number in range(1, found.rounds + 1)}
 
 
-def test_small_changes_add_up_over_rounds_though_a_look_is_at_rounded_weights() -> None:
+def test_small_changes_add_up_over_rounds_though_a_search_is_at_rounded_weights() -> None:
     model = torch.nn.Linear(1, 1, bias=False)
     model.weight.data.fill_(1.0)  # the next number of 8 bits is 1 + 2**-6
 
@@ -130,7 +142,7 @@ def test_small_changes_add_up_over_rounds_though_a_look_is_at_rounded_weights() 
     def fit_round(progress: Progress) -> None:
         model.weight.data += 2**-9
 
-    trial = SimpleNamespace(look=lambda enough, count: int(model.weight.item() == 1.0), certificates=certificates)
+    trial = SimpleNamespace(search=lambda enough, count: int(model.weight.item() == 1.0), certificates=certificates)
     found = until_certified(model, trial, fit_round, 9, Progress())
     assert found.wrong == [1, 1, 1, 1, 1, 0] and model.weight.item() == 1 + 2**-6
 
@@ -148,20 +160,24 @@ def test_later_rounds_are_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.facts["wrong_before"] == found.facts["wrong_after"] > 0
 
 
-def test_a_look_counts_what_a_certificate_counts_and_ends_early_where_enough_is_known() -> None:
-    """Contexts that were wrong before are looked at first; all that it keeps are wrong or narrow."""
+def test_a_search_counts_what_a_certificate_counts_and_ends_early_where_enough_is_known() -> None:
+    """All that it keeps are wrong or narrow, and one that went through all contexts is the certificate."""
     model, sampler = damaged()
     contexts = contexts_of(model, sampler)
+    whole, trial, counted = certify_model(model, sampler), AllContexts(model, [contexts]), list[int]()
+    assert trial.search(math.inf, lambda tried, total: counted.append(tried)) == whole.wrong
+    assert counted[-1] == sum(contexts.counts.values())
+    (found,) = trial.certificates()
+    assert replace(found, seconds=0.0) == replace(whole, seconds=0.0)
     results = {result.shape: result for result in results_of(model, contexts) if result.margin < NARROW_MARGIN}
-    counted = list[int]()
-    look = wrong_contexts(model, contexts, count=counted.append)
-    assert sum(counted) == sum(contexts.counts.values())
-    assert look.wrong == {shape: result.wrong for shape, result in results.items() if result.wrong}
-    assert {*look.poor} == {*results}
-    enough = wrong_contexts(model, contexts, enough=1)
-    assert 0 < sum(enough.wrong.values()) < sum(look.wrong.values())
-    none = wrong_contexts(model, contexts, look.poor, 1, counted.clear)
-    assert sum(none.wrong.values()) > 0 and counted, "not all contexts are looked at"
+    assert {*trial.poor} == {*results}
+    for shape, poor in trial.poor.items():
+        with evaluating(model):
+            margins, _ = Margins(Unbounded(model), contexts)(shape, Block.of(poor.values()))
+        assert (margins < NARROW_MARGIN).all() and (margins <= 0).sum() == results[shape].wrong
+    counted.clear()
+    assert 0 < trial.search(1, lambda tried, total: counted.append(tried)) < whole.wrong
+    assert counted[-1] < sum(contexts.counts.values()), "not all contexts are tried"
 
 
 @pytest.mark.slow
@@ -169,7 +185,9 @@ def test_each_problem_that_is_practised_is_answered_wrong_in_training() -> None:
     """At its width, with the index started somewhere."""
     model, sampler = damaged("successor-window-cyclic", 0.1)
     contexts = contexts_of(model, sampler)
-    found = problems_of(model, contexts, wrong_contexts(model, contexts).poor)
+    trial = AllContexts(model, [contexts])
+    trial.search(math.inf, lambda *_: None)
+    found = problems_of(model, contexts, trial.poor)
     assert found
     for each in found[:: max(1, len(found) // 50)]:
         assert each.width in sampler.widths and max(integers(each.operands[0], 10)) <= 2**20
@@ -212,7 +230,7 @@ def test_the_loss_of_a_context_is_that_of_its_token_in_a_problem() -> None:
 
 
 def test_practice_of_tables_trains_on_contexts_alone(seen: list[Batch], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look, "EXAMPLES", 3)  # of an untrained model, which is wrong on most contexts
+    monkeypatch.setattr(practice, "EXAMPLES", 3)  # of an untrained model, which is wrong on most contexts
     monkeypatch.setattr(tables, "DRAWN", 100)
     task = Task("n-by-n", 2)
     sampler = Sampler(task, width_count=3)

@@ -10,6 +10,6 @@ states.py                the states that contexts lead to, each one once; maps.p
 rounding.py              what rounding can change them by; sums.py proves where nothing rounds
 certify.py               tries all contexts: Result of each shape -> Certificate, by checksum.py one of its weights
 counterexamples.py       a problem around a wrong context
-look.py, practice.py     wrong contexts without a proof, and training on them until there is one
+practice.py              training on wrong contexts until none is left
 sights.py                for calibration: whether what is seen decides the token, whatever the weights
 """

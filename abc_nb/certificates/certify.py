@@ -7,6 +7,7 @@ contexts that were tried. `reach`, `tables` and `spans` prove that the shapes ar
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,7 @@ from abc_nb.training.evaluation import evaluating, in_float64
 MOST_CONTEXTS = 2 * 10**9  # at some millionths of a second each they take hours
 MANY_CONTEXTS = 8  # times as many contexts as states of a part are reason to compute all of these
 WRONG = 200  # wrong contexts that are kept of each shape; all are counted
+NARROW, NARROW_MARGIN = 100, 0.5  # contexts with a margin below this that are kept, of each block
 ARITHMETIC = (
     "This holds in float64, in which answers are computed, in whatever order numbers are summed, and in exact "
     "arithmetic. Float32 is not covered."
@@ -84,7 +86,8 @@ class Result:
     margin: float = math.inf  # the smallest
     bound: float = 0.0  # the most that rounding can change a margin by
     left: float = math.inf  # the least that it leaves of one
-    examples: list[Context] = field(default_factory=list)  # wrong ones
+    examples: list[Context] = field(default_factory=list)  # some that are wrong
+    narrow: list[Context] = field(default_factory=list)  # some that are right by less than `NARROW_MARGIN`
 
     def add(self, block: Block, margin: np.ndarray, left: np.ndarray) -> None:
         """Count a block whose right tokens lead by a margin, of which rounding leaves so much: (N,) each."""
@@ -92,6 +95,7 @@ class Result:
         self.contexts += len(margin)
         self.wrong += len(wrong)
         self.examples += [block[row] for row in wrong[: WRONG - len(self.examples)]]
+        self.narrow += [block[row] for row in np.flatnonzero((margin > 0) & (margin < NARROW_MARGIN))[:NARROW]]
         self.bound = max(self.bound, float((margin - left).max()))
         self.left = min(self.left, float(left.min()))
         self.margin = min(self.margin, float(margin.min()))
@@ -114,7 +118,13 @@ def certify_model(model: Transformer, sampler: Sampler) -> Certificate:
 
 def certify_contexts(model: Transformer, contexts: Contexts) -> Certificate:
     """The same for contexts of any kind."""
-    start, results, task = time.perf_counter(), results_of(model, contexts), contexts.task
+    start = time.perf_counter()
+    return certificate_of(model, contexts, results_of(model, contexts), start)
+
+
+def certificate_of(model: Transformer, contexts: Contexts, results: list[Result], start: float) -> Certificate:
+    """What the results of all contexts say, which were tried from `start` on."""
+    task = contexts.task
     wrong = sum(result.wrong for result in results)
     left, bound = min(result.left for result in results), max(result.bound for result in results)
     shown = [(result.shape, context) for result in results for context in result.examples]
@@ -163,22 +173,32 @@ class Margins:
         return self.known[1]
 
 
-def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
-    """The result of every shape; InputError where there are too many contexts, or numbers that are not finite."""
+def results_of(
+    model: Transformer,
+    contexts: Contexts,
+    enough: float = math.inf,
+    count: Callable[[int], object] | None = None,
+) -> list[Result]:
+    """The result of every shape, or of the first ones, until `enough` wrong contexts are kept.
+
+    `count` is told how many more contexts are settled; without it there is a bar. InputError where there are too many
+    contexts, or numbers that are not finite.
+    """
     total = sum(contexts.counts.values())
     if total > MOST_CONTEXTS:
         raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST_CONTEXTS:,} are tried")
     check_finite(model)
-    rounding, alike = Rounding(in_float64(model)), Alike(contexts, model)
-    margins = Margins(rounding, contexts, torch.get_num_threads())
+    alike, results = Alike(contexts, model), list[Result]()
+    margins = Margins(Rounding(in_float64(model)), contexts, torch.get_num_threads())
+    options: dict[str, Any] = {"unit": " contexts", "unit_scale": True, "delay": 3, "mininterval": 1, "leave": False}
     with (
         one_thread(),  # for what is not split among threads by us
         evaluating(model),
-        tqdm(total=total, unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar,
+        tqdm(total=total, disable=count is not None, **options) as bar,
     ):
-        results = {shape: Result(shape) for shape in contexts.counts}
         for shape in alike.order:
-            result, count = results[shape], contexts.counts[shape]
+            result = Result(shape)
+            results.append(result)
             for block in filter(len, contexts.blocks(shape)):
                 rest = alike.rest(shape, block)
                 result.contexts += len(block) - len(rest)
@@ -186,6 +206,8 @@ def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
                     margin, left = margins(shape, rest)
                     result.add(rest, margin, left)
                     alike.add(shape, rest, left > 0)
-                bar.update(len(block))
-            bar.update(count - result.contexts)
-        return [result for result in results.values() if result.contexts]
+                (count or bar.update)(len(block))
+                if sum(len(tried.examples) for tried in results) >= enough:
+                    return results
+            (count or bar.update)(contexts.counts[shape] - result.contexts)
+    return [result for result in results if result.contexts]

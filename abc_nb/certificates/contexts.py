@@ -127,6 +127,12 @@ class Block:
     def part(self, rows: np.ndarray | slice) -> "Block":
         return Block(self.values[rows], self.right[rows])
 
+    @classmethod
+    def of(cls, contexts: Iterable[Context]) -> "Block":
+        """Contexts of one shape together; there must be one."""
+        values, right = zip(*contexts, strict=True)
+        return cls(np.stack(values), np.array(right))
+
 
 class Contexts(ABC):
     """All that a model's steps can look at, whatever its weights; InputError where they cannot all be covered."""

@@ -1,18 +1,17 @@
 """Practice: training goes on with contexts that are wrong, in rounds, until a certificate finds none.
 
-Rounds are not proofs. Between two of them there is a *look*: contexts that were wrong or narrow in any round are
-computed first, and then all, in plain float32 without a bound, until as many wrong ones are known as a round can use.
-Only the look before the first round goes through all contexts in any case, to count what is wrong. A proof is tried
-when a look finds nothing wrong, and after the last round.
+Between two rounds there is a *search*: contexts are tried as a certificate tries them, until as many wrong ones are
+known as a round can use. A search that finds none has tried all, so it is the proof. The first search and the last one
+go through all contexts in any case, to count what is wrong.
 
 The problems that are practised are as in training: numbers up to 2^20 at training widths, or lists of training lengths.
 No longer number is trained on, or looked at to decide anything. They are chosen for their contexts, so numbers kept for
 validation can be among them. A wrong context of which no such problem is found, as any of a table, is practised by
 itself: the loss is taken of the logits that the model computes from the context, without a problem around it.
 
-A look is at weights that are rounded to 8 bits, so that what is certified takes a quarter of the space; to 5 in a model
-without norms, so that its sums need not round. Practice changes the weights before rounding, by the gradients at the
-rounded ones: else small changes would be lost in each rounding, and the last wrong contexts would stay wrong.
+Searches are at weights that are rounded to 8 bits, so that what is certified takes a quarter of the space; to 5 in a
+model without norms, so that its sums need not round. Practice changes the weights before rounding, by the gradients at
+the rounded ones: else small changes would be lost in each rounding, and the last wrong contexts would stay wrong.
 """
 
 import math
@@ -27,10 +26,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from abc_nb.certificates.certify import Certificate, SampledContexts, certify_contexts, contexts_of
+from abc_nb.certificates.certify import Certificate, Result, SampledContexts, certificate_of, contexts_of, results_of
 from abc_nb.certificates.contexts import Block, Context, Contexts, Shape, Site
 from abc_nb.certificates.counterexamples import Candidate
-from abc_nb.certificates.look import Known, block_of, wrong_contexts
 from abc_nb.certificates.rounding import Unbounded
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
@@ -44,9 +42,11 @@ from abc_nb.training.problems import Problems, loss_of, losses_in_parts, phases
 from abc_nb.training.recipe import TrainingConfig, Validation
 
 CONTEXTS_A_STEP = 300_000  # of practice, at most: a model with more is neither rounded nor practised
-ENOUGH = 2_000  # wrong contexts, after which a look between rounds stops
+ENOUGH = 2_000  # wrong contexts, after which a search between rounds stops
+EXAMPLES = 100  # wrong contexts of a shape that a round practises
 QUICK = 4  # rounds, after which training is slower: else the last wrong contexts come and go
 PRACTISED_AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape
+Known = dict[Shape, dict[bytes, Context]]  # contexts of each shape, by their tokens
 
 
 # ---- the rounds, of any kind of model
@@ -55,14 +55,14 @@ PRACTISED_AT_ONCE = 64  # contexts without a problem that a step practises, all 
 class Trial(Protocol):
     """What can be tried of a model: all its contexts."""
 
-    def look(self, enough: float, count: Callable[[int, int], None]) -> int:
-        """How many contexts are wrong, of those looked at until `enough` were; it keeps those to practise.
+    def search(self, enough: float, count: Callable[[int, int], object]) -> int:
+        """How many contexts are wrong, of those tried until `enough` were; it keeps those to practise.
 
-        `count` is told how many contexts were looked at, of how many.
+        `count` is told how many contexts were tried, of how many.
         """
 
     def certificates(self) -> tuple[Any, ...]:
-        """Try all contexts, with what a proof needs."""
+        """What the last search proves, which tried all contexts."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Practised:
     """What practice did to a model."""
 
     certificates: tuple[Any, ...]  # those of the model's kind, as `Certificate`
-    wrong: list[int]  # contexts: all before practice; then those that the look after each round came to
-    progress: Progress  # over all rounds, with the seconds of looks and certificates
+    wrong: list[int]  # contexts: all before practice; then those that the search after each round came to
+    progress: Progress  # over all rounds, with the seconds of searches
     alone: int = 0  # contexts that were practised without a problem
 
     @property
@@ -108,8 +108,8 @@ def until_certified(
 
     while True:
         with rounded(model, largest):
-            wrong.append(trial.look(ENOUGH if wrong else math.inf, count))
-            ended = len(wrong) > rounds
+            ended = len(wrong) >= rounds
+            wrong.append(trial.search(ENOUGH if wrong and not ended else math.inf, count))
             certificates = trial.certificates() if ended or not wrong[-1] else ()
         if ended or (certificates and all(certificate.certified for certificate in certificates)):
             round_weights(model, largest)
@@ -127,34 +127,41 @@ class AllContexts:
 
     def __init__(self, model: Transformer, contexts: Sequence[Contexts]) -> None:
         self.model, self.contexts = model, contexts
-        self.known: Known = {}  # in any look
+        self.tried: list[tuple[list[Result], float]] = []  # of each kind in the last search, and when it began
+        self.known: Known = {}  # in any search
         self.poor: Known = {}  # in the last one
-        self.weights: dict[Shape, dict[bytes, float]] = {}  # of those known: a look counts twice the one before
+        self.weights: dict[Shape, dict[bytes, float]] = {}  # of those known: a search counts twice the one before
 
-    def look(self, enough: float, count: Callable[[int, int], None]) -> int:
-        wrong, tried, total = 0, 0, sum(sum(kind.counts.values()) for kind in self.contexts)
-        self.poor = {}
+    def search(self, enough: float, count: Callable[[int, int], object]) -> int:
+        tried, total = 0, sum(sum(kind.counts.values()) for kind in self.contexts)
 
         def add(contexts: int) -> None:
             nonlocal tried
             tried += contexts
             count(tried, total)
 
+        self.tried = []
         for kind in self.contexts:
-            first = {shape: self.known[shape] for shape in kind.shapes if shape in self.known}
-            look = wrong_contexts(self.model, kind, first, enough, add)
-            wrong += sum(look.wrong.values())
-            self.poor |= look.poor
+            start = time.perf_counter()
+            self.tried.append((results_of(self.model, kind, enough, add), start))
+        results = [result for kind, _ in self.tried for result in kind]
+        self.poor = {result.shape: poor_of(result) for result in results if result.examples or result.narrow}
         for shape, poor in self.poor.items():
             self.known.setdefault(shape, {}).update(poor)
         for shape, known in self.known.items():
             weights, poor = self.weights.setdefault(shape, {}), self.poor.get(shape, {})
             for name in known:
                 weights[name] = weights.get(name, 0.0) / 2 + (name in poor)
-        return wrong
+        return sum(result.wrong for result in results)
 
     def certificates(self) -> tuple[Certificate, ...]:
-        return tuple(certify_contexts(self.model, kind) for kind in self.contexts)
+        tried = zip(self.contexts, self.tried, strict=True)
+        return tuple(certificate_of(self.model, kind, *results) for kind, results in tried)
+
+
+def poor_of(result: Result) -> dict[bytes, Context]:
+    """Contexts to practise, by their tokens."""
+    return {context[0].tobytes(): context for context in (*result.examples[:EXAMPLES], *result.narrow)}
 
 
 def loss_of_contexts(model: Transformer, shape: Shape, block: Block) -> Tensor:
@@ -218,7 +225,7 @@ class ToPractise:
         """Cross-entropy of the right tokens of some contexts of one shape."""
         rng, shapes = generator(self.seed, AGAIN, step), [*self.alone]
         shape = shapes[int(rng.integers(len(shapes)))]
-        block = block_of(self.alone[shape])
+        block = Block.of(self.alone[shape].values())
         chosen = rng.choice(len(block), min(PRACTISED_AT_ONCE, len(block)), replace=False)
         return loss_of_contexts(self.model, shape, block.part(chosen))
 

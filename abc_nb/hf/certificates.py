@@ -9,6 +9,7 @@ says how far float32 is from that. Text is not trained on.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -80,7 +81,10 @@ def certify(model: PreTrainedModel) -> list[AnswersCertificate]:
 
     InputError for a model whose answers depend on anything but their problems.
     """
-    return [*AllAnswers(Attending(model)).certificates()]
+    trial = AllAnswers(Attending(model))
+    with tqdm(total=len(trial.margin), delay=3, leave=False, unit=" contexts", unit_scale=True) as bar:
+        trial.search(math.inf, lambda tried, _: bar.update(tried - bar.n))
+    return [*trial.certificates()]
 
 
 def train_until_certified(
@@ -112,7 +116,7 @@ def train_until_certified(
 class AllAnswers:
     """All contexts of a model's answers, and how poor each is: how often, and how lately, it was wrong or narrow.
 
-    A look adds 1, and counts twice as much as the one before it. Before the first look all are alike.
+    A search adds 1, and counts twice as much as the one before it. Before the first one all are alike.
     """
 
     def __init__(self, answers: Answers) -> None:
@@ -123,17 +127,19 @@ class AllAnswers:
         ]
         self.every = concatenated([answers.contexts_of(*block) for blocks in self.blocks for block in blocks])
         self.poor = torch.full((len(self.every.right),), 1e-3, dtype=torch.float64)
+        self.margin = torch.empty(len(self.every.right))  # of each context, as far as the last search tried it
 
     def margins(self, rows: Tensor) -> Tensor:
         return margins_of(self.answers, self.every.part(rows))
 
-    def look(self, enough: float, count: Callable[[int, int], None]) -> int:
-        """As `certificates.practice.Trial` has it; contexts that were poor in any look are looked at first."""
+    def search(self, enough: float, count: Callable[[int, int], object]) -> int:
+        """As `certificates.practice.Trial` has it; contexts that were poor in any search are tried first."""
         wrong, tried, order = 0, 0, (-self.poor).argsort(stable=True)
         self.poor /= 2
+        self.margin.fill_(math.nan)
         with evaluating(self.answers):
             for rows in order.split(CONTEXTS_A_PASS):
-                margins = self.margins(rows)
+                margins = self.margin[rows] = self.margins(rows)
                 self.poor[rows] += ~(margins > NARROW_IN_TEXT)
                 wrong, tried = wrong + int((~(margins > 0)).sum()), tried + len(rows)
                 count(tried, len(order))
@@ -142,10 +148,9 @@ class AllAnswers:
         return wrong
 
     def certificates(self) -> tuple[AnswersCertificate, ...]:
-        """A certificate of each pattern."""
-        parts = torch.arange(len(self.every.right)).split(CONTEXTS_A_PASS)
+        """A certificate of each pattern, from the last search."""
+        margins = self.margin
         with evaluating(self.answers):
-            margins = torch.cat([self.margins(rows) for rows in tqdm(parts, delay=3, leave=False, unit="block")])
             exact = copy.deepcopy(self.answers).double()
             sizes = [sum(len(block) for _, block in blocks) for blocks in self.blocks]
             found, first = list[AnswersCertificate](), 0

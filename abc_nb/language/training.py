@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from abc_nb.certificates.contexts import Block, Shape
-from abc_nb.certificates.look import block_of
 from abc_nb.certificates.practice import AllContexts, Practised, as_rounded, loss_of_contexts, until_certified
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
@@ -160,7 +159,7 @@ class TextPractice:
         """Some contexts of one shape; half of them by their weights where some were wrong or narrow."""
         some = self.every[shape].part(rng.integers(len(self.every[shape]), size=AT_ONCE))
         if shape in self.trial.known:
-            known, half = block_of(self.trial.known[shape]), AT_ONCE // 2
+            known, half = Block.of(self.trial.known[shape].values()), AT_ONCE // 2
             weights = np.array([*self.trial.weights[shape].values()])
             rows = rng.choice(len(known), half, p=weights / weights.sum())
             some.values[:half], some.right[:half] = known.values[rows], known.right[rows]
