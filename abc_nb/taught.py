@@ -6,8 +6,8 @@ from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import Determining
 from abc_nb.certificates.certify import Certificate
 from abc_nb.certificates.contexts import Contexts
+from abc_nb.certificates.fingerprints import determined
 from abc_nb.certificates.practice import contexts_to_practise, practise
-from abc_nb.certificates.sights import determined
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.automaton import certified_automaton

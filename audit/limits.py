@@ -140,4 +140,4 @@ def cones(found: Results) -> pd.DataFrame:
 def cone(config: ModelConfig, sampler: Sampler) -> dict[str, int]:
     contexts = contexts_of(config, sampler)
     shape = contexts.shape(MIDDLE)
-    return {"tokens": len(shape.atoms), "contexts": contexts.count(shape)}
+    return {"tokens": len(shape.leaves), "contexts": contexts.count(shape)}

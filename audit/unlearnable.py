@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias, key_count
-from abc_nb.certificates.sights import Sights, scrambled
+from abc_nb.certificates.fingerprints import Fingerprints, scrambled
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.digits import to_digits
@@ -23,7 +23,7 @@ from abc_nb.specs.spec import Spec
 TRIED = 2_000  # problems
 
 
-def attended(keys: Sights, bias: Bias, layout: Layout, name: Attention, layer: int, heads: int) -> Sights:
+def attended(keys: Fingerprints, bias: Bias, layout: Layout, name: Attention, layer: int, heads: int) -> Fingerprints:
     """What each query (problems, queries) sees of the keys under a layer's bias.
 
     A number that is added to a whole row of one head changes nothing in a softmax, so every row's highest is 0.
@@ -40,7 +40,7 @@ def attended(keys: Sights, bias: Bias, layout: Layout, name: Attention, layer: i
     return np.stack(bags, 1)
 
 
-def sights(config: ModelConfig, bias: Bias, batch: Batch) -> Sights:
+def fingerprints(config: ModelConfig, bias: Bias, batch: Batch) -> Fingerprints:
     """What the last state of every step depends on: (problems, steps). Encoder layers have no bias."""
     source, state = (scrambled(tokens.numpy()) for tokens in (batch.source, batch.target[:, :-1]))
     for _ in range(config.encoder_layers):
@@ -52,8 +52,8 @@ def sights(config: ModelConfig, bias: Bias, batch: Batch) -> Sights:
     return state
 
 
-def must_be_wrong(seen: Sights, right: np.ndarray) -> float:
-    """The least share of problems that is wrong at the worst step; both (problems, steps): sights, right tokens.
+def must_be_wrong(seen: Fingerprints, right: np.ndarray) -> float:
+    """The least share of problems that is wrong at the worst step; both (problems, steps): fingerprints, right tokens.
 
     Of the problems in which a step sees the same, it can be right on those that need the most frequent token alone.
     """
@@ -89,4 +89,4 @@ def under(own: Spec, bias: Bias | None) -> float:
     if bias is None or not isinstance(own.model.position, NoPosition):
         return float("nan")
     batch = smallest_problems(own.sampler, TRIED)
-    return must_be_wrong(sights(own.model, bias, batch), batch.target[:, 1:].numpy())
+    return must_be_wrong(fingerprints(own.model, bias, batch), batch.target[:, 1:].numpy())

@@ -51,7 +51,7 @@ def wrong(run: Run) -> Iterator[dict[str, Any]]:
             if not len(chosen):
                 continue
             some = block.part(chosen)
-            logits = States(Unbounded(model), shape.atoms).take(some.values).logits(shape.root)
+            logits = States(Unbounded(model), shape.leaves).take(some.values).logits(shape.root)
             said, leads = logits.argmax(-1).tolist(), margins[chosen].round(4).tolist()
             for row in range(len(some)):
                 token = {"token": vocabulary[int(some.right[row])], "written": vocabulary[said[row]]}
@@ -63,7 +63,7 @@ def described(contexts: NumberContexts, shape: Shape, context: Context) -> dict[
     """A context in words; places are counted from the one that is asked for."""
     site, words = contexts.shapes[shape][0], []
     kept = contexts.step(site)[2]
-    for (kind, number, place), value in zip(shape.atoms, context[0].tolist(), strict=True):
+    for (kind, number, place), value in zip(shape.leaves, context[0].tolist(), strict=True):
         name = {"factor": "factor", "output": "answer"}.get(kind) or "ab"[number]
         at = "" if kind == "factor" else f"[{kept[place] - site[1]}]"
         words.append(f"{name}{at}={contexts.task.vocabulary[value]}")

@@ -121,7 +121,7 @@ rules_of = lru_cache(maxsize=1)(Rounding)  # of a model whose weights stay as th
 
 def logits_of(model: Transformer, contexts: Contexts, shape: Shape, block: Block) -> torch.Tensor:
     with evaluating(model):
-        states = States(rules_of(model), shape.atoms, contexts.task.base, len(block.right) / 2)
+        states = States(rules_of(model), shape.leaves, contexts.task.base, len(block.right) / 2)
         return states.take(block.values).logits(shape.root)
 
 

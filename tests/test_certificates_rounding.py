@@ -55,7 +55,7 @@ def some_contexts(contexts: Contexts, number: int, rows: int = 40) -> tuple[Shap
 
 def final(rules: Rounding, contexts: Contexts, shape: Shape, block: Block) -> tuple[Tensor, Tensor]:
     """The last states of contexts and their errors."""
-    states = States(rules, shape.atoms, contexts.task.base, 0).take(block.values)
+    states = States(rules, shape.leaves, contexts.task.base, 0).take(block.values)
     with torch.inference_mode():
         x, error = states.layer(shape.root)(states.every)
     return x.double(), error.double()

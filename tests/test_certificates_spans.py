@@ -51,7 +51,7 @@ def lead_at(judge: Transformer, problem: str) -> tuple[float, float]:
     answer = EQUALS + span.pattern.answer(span.operands) + END
     source, target = (torch.tensor([text_tokens(text)]) for text in (problem[: span.equals], answer))
     shape, block = SpanContexts.of(judge, span.pattern).seen(Batch(source, target, span.layout), span.answer_length)
-    states = States(Rounding(judge), shape.atoms).take(block.values)
+    states = States(Rounding(judge), shape.leaves).take(block.values)
     lead, left = next(states.margins(shape.root, torch.from_numpy(block.right)))
     return lead.item(), (lead - left).item()
 

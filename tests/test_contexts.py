@@ -17,9 +17,9 @@ from abc_nb.bias import Line, Lines
 from abc_nb.bias.lines import keys_of, of_keys
 from abc_nb.bias.spans import ITSELF
 from abc_nb.certificates.contexts import Contexts, Node, Shape
+from abc_nb.certificates.fingerprints import determined
 from abc_nb.certificates.places import NumberContexts, PlaceContexts
 from abc_nb.certificates.rounding import Unbounded
-from abc_nb.certificates.sights import determined
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.certificates.states import States
 from abc_nb.certificates.tables import TableContexts
@@ -53,7 +53,7 @@ def name_of(contexts: PlaceContexts, site: tuple[Width, int]) -> tuple[Node, tup
 
 @cache
 def named(shape: Shape, kept: tuple[int, ...]) -> tuple[Node, tuple[object, ...]]:
-    away = tuple((kind, n, place if kind == "factor" else kept[place]) for kind, n, place in shape.atoms)
+    away = tuple((kind, n, place if kind == "factor" else kept[place]) for kind, n, place in shape.leaves)
     return shape.root.renamed(dict(enumerate(kept))), away
 
 
@@ -153,7 +153,7 @@ def one_token_each(contexts: Contexts, tokens: int) -> bool:
     with torch.inference_mode():
         for shape in contexts.shapes:
             for block in filter(len, contexts.blocks(shape)):
-                logits = States(Unbounded(model), shape.atoms).take(block.values).logits(shape.root)
+                logits = States(Unbounded(model), shape.leaves).take(block.values).logits(shape.root)
                 for name, token in zip(logits.numpy().round(6) + 0.0, block.right.tolist(), strict=True):
                     right[name.tobytes()].add(token)
     return all(len(tokens) == 1 for tokens in right.values())
@@ -233,8 +233,8 @@ def test_contexts_of_tables_are_among_those_that_are_tried(
         for step in range(batch.layout.target_length):
             shape, block = contexts.seen(batch, step)
             assert {*rows(block)} <= known[shape]
-            digits = [atom for atom in shape.atoms if task.name == "n-by-n" and atom[0].startswith("by")]
-            assert len({contexts.steps(width).digit(atom, step) for atom in digits}) == len(digits)  # one name each
+            digits = [leaf for leaf in shape.leaves if task.name == "n-by-n" and leaf[0].startswith("by")]
+            assert len({contexts.steps(width).digit(leaf, step) for leaf in digits}) == len(digits)  # one name each
             assert_close(logits_of(model, contexts, shape, block), logits[:, step], atol=1e-4, rtol=1e-4)
     assert determined(contexts)
 

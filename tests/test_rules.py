@@ -15,7 +15,7 @@ import abc_nb
 from abc_nb import Input, InputError, Rule, Task, cell, operand
 from abc_nb.bias.lines import Lines
 from abc_nb.certificates.certify import contexts_of
-from abc_nb.certificates.sights import determined
+from abc_nb.certificates.fingerprints import determined
 from abc_nb.common import paths
 from abc_nb.common.config import from_data, to_data
 from abc_nb.problems.automaton import automaton_of

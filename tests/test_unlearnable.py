@@ -35,7 +35,7 @@ def test_a_step_sees_the_same_in_two_problems_exactly_if_any_weights_give_the_sa
     sampler = Sampler(Task(task))
     batch = unlearnable.smallest_problems(sampler, 150)
     config = replace(SIZE, bias=bias, encoder_layers=encoder)
-    seen = unlearnable.sights(config, bias, batch)
+    seen = unlearnable.fingerprints(config, bias, batch)
     model = build(config, sampler).double().eval()
     with torch.no_grad():
         for weights in model.parameters():

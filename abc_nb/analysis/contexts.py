@@ -41,6 +41,6 @@ def token_names(shape: Shape) -> list[str]:
     places = shape.places
     here = len(places) - bool(places and places[-1].asked)
     letters = {("digit", 0): "a", ("digit", 1): "b", ("factor", 0): "b", ("output", 0): "y"}
-    below = [-place if kind == "factor" else here - place for kind, _, place in shape.atoms]
-    named = zip(shape.atoms, below, strict=True)
+    below = [-place if kind == "factor" else here - place for kind, _, place in shape.leaves]
+    named = zip(shape.leaves, below, strict=True)
     return [letters[kind, number] + (f"{-away:+d}" if away else "") for (kind, number, _), away in named]

@@ -11,5 +11,5 @@ rounding.py              what rounding can change them by; sums.py proves where 
 certify.py               tries all contexts: Result of each shape -> Certificate, by checksum.py one of its weights
 counterexamples.py       a problem around a wrong context
 practice.py              training on wrong contexts until none is left
-sights.py                for calibration: whether what is seen decides the token, whatever the weights
+fingerprints.py          for calibration: whether what is seen decides the token, whatever the weights
 """

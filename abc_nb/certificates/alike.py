@@ -23,7 +23,7 @@ class Alike:
         self.trees = {shape: unnamed(shape) for shape in counts}
         several = Counter(self.trees.values())
         small = [shape for shape in self.order if counts[shape] <= REMEMBERED]
-        small = [shape for shape in small if self.tokens ** (len(shape.atoms) + 1) < LARGEST]
+        small = [shape for shape in small if self.tokens ** (len(shape.leaves) + 1) < LARGEST]
         first = {self.trees[shape]: shape for shape in reversed(small)}
         self.kept = {shape for tree, shape in first.items() if several[tree] > 1}
         self.codes: dict[object, list[np.ndarray]] = {}  # of contexts that are right for sure
@@ -55,7 +55,7 @@ class Alike:
 
 
 def unnamed(shape: Shape) -> tuple[object, ...]:
-    """The tree of a shape and its atoms, with places numbered from the lowest one on that is seen."""
-    places = sorted({place for kind, _, place in shape.atoms if kind in ("digit", "output")})
+    """The tree of a shape and its leaves, with places numbered from the lowest one on that is seen."""
+    places = sorted({place for kind, _, place in shape.leaves if kind in ("digit", "output")})
     names = {place: number for number, place in enumerate(places)}
-    return shape.root.renamed(names), tuple(Token(atom, 0).renamed(names).atom for atom in shape.atoms)
+    return shape.root.renamed(names), tuple(Token(leaf, 0).renamed(names).leaf for leaf in shape.leaves)

@@ -169,7 +169,7 @@ class Margins:
         """What computes the states of a shape; those of the shape before are forgotten."""
         if self.known is None or self.known[0] != shape:
             most, base = self.contexts.counts[shape] / MANY_CONTEXTS, self.contexts.task.base
-            self.known = shape, States(self.rounding, shape.atoms, base, most, self.threads)
+            self.known = shape, States(self.rounding, shape.leaves, base, most, self.threads)
         return self.known[1]
 
 

@@ -23,28 +23,28 @@ from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task, Width
 
 # ("token", token, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place), operands from 0 on; in
-# atoms of tables they are numbered from 1, as in the names of lines: see `tables`.
-Atom = tuple[str, int, int]
+# leaves of tables they are numbered from 1, as in the names of lines: see `tables`.
+Leaf = tuple[str, int, int]
 # What digits a place can hold. any: every digit; highest: every digit, but not all of them zero;
 # a tuple: these operands, numbered from 0, have no digit there, and others have any.
 Kind = Literal["any", "highest"] | tuple[int, ...]
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
-Context = tuple[np.ndarray, int]  # the tokens at a shape's atoms, and the token that is right there
+Context = tuple[np.ndarray, int]  # the tokens at a shape's leaves, and the token that is right there
 
 
 class Token(NamedTuple):
     """An embedded token with the residue of its index."""
 
-    atom: Atom
+    leaf: Leaf
     residue: int
 
     @property
-    def atoms(self) -> frozenset[Atom]:
+    def leaves(self) -> frozenset[Leaf]:
         """The token, if it can vary."""
-        return frozenset() if self.atom[0] == "token" else frozenset([self.atom])
+        return frozenset() if self.leaf[0] == "token" else frozenset([self.leaf])
 
     def renamed(self, names: Mapping[int, int]) -> "Token":
-        kind, number, place = self.atom
+        kind, number, place = self.leaf
         return Token((kind, number, names[place]), self.residue) if kind in ("digit", "output") else self
 
 
@@ -61,9 +61,9 @@ class Node:
     cross: "tuple[tuple[bytes, Node | Token], ...]"
 
     @cached_property
-    def atoms(self) -> frozenset[Atom]:
+    def leaves(self) -> frozenset[Leaf]:
         """The tokens that it depends on and that can vary."""
-        return self.before.atoms.union(*(key.atoms for _, key in (*self.own, *self.cross)))
+        return self.before.leaves.union(*(key.leaves for _, key in (*self.own, *self.cross)))
 
     def renamed(self, names: Mapping[int, int]) -> "Node":
         """The same with other numbers for the places."""
@@ -89,20 +89,20 @@ class Place:
 
 
 class Case(NamedTuple):
-    """Of a step that writes a table: what else decides which tokens can stand at its atoms, and which is right."""
+    """Of a step that writes a table: what else decides which tokens can stand at its leaves, and which is right."""
 
     first_row: bool
     first_column: bool
-    reads: tuple[Atom | None, ...]  # the atoms that the rule reads, None where nothing stands
-    given: tuple[tuple[bool, ...], ...]  # of each atom which operands hold something there: see `TableContexts.given`
+    reads: tuple[Leaf | None, ...]  # the leaves that the rule reads, None where nothing stands
+    given: tuple[tuple[bool, ...], ...]  # of each leaf which operands hold something there: see `TableContexts.given`
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What all steps of one shape have in common: they compute the same function of the tokens at its atoms."""
+    """What all steps of one shape have in common: they compute the same function of the tokens at its leaves."""
 
     root: Node
-    atoms: tuple[Atom, ...]  # all that a context gives a value to
+    leaves: tuple[Leaf, ...]  # all that a context gives a value to
     label: int | None  # the right token where it is the same in every context
     places: tuple[Place, ...] = ()  # from the units up, of outputs that follow places
     case: Case | None = None  # of tables
@@ -115,7 +115,7 @@ Wrong = Sequence[tuple[Shape, Context]]  # contexts that a model gets wrong
 class Block:
     """Contexts of one shape."""
 
-    values: np.ndarray  # (contexts, atoms of the shape)
+    values: np.ndarray  # (contexts, leaves of the shape)
     right: np.ndarray  # (contexts,): the token that is right there
 
     def __len__(self) -> int:
@@ -172,8 +172,8 @@ class Contexts(ABC):
         """All contexts of a shape, each once."""
 
     @abstractmethod
-    def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:
-        """What stands at an atom of a step's shape, in every problem of a batch."""
+    def tokens(self, batch: Batch, site: Site, leaf: Leaf) -> np.ndarray:
+        """What stands at a leaf of a step's shape, in every problem of a batch."""
 
     def width(self, layout: Layout) -> Width:
         """The width of a layout's problems; of operands that each have a length of their own, both."""
@@ -184,9 +184,9 @@ class Contexts(ABC):
         """The shape of a step, and its context in every problem of a batch."""
         site = self.width(batch.layout), step
         shape = self.shape(site)
-        values = np.empty((len(batch.source), len(shape.atoms)), np.int64)
-        for number, atom in enumerate(shape.atoms):
-            values[:, number] = self.tokens(batch, site, atom)
+        values = np.empty((len(batch.source), len(shape.leaves)), np.int64)
+        for number, leaf in enumerate(shape.leaves):
+            values[:, number] = self.tokens(batch, site, leaf)
         return shape, Block(values, batch.target[:, step + 1].numpy())
 
     def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from abc_nb.certificates import walks
-from abc_nb.certificates.contexts import Atom, Block, Context, Contexts, Kind, Node, Place, Shape, Site, Wrong
+from abc_nb.certificates.contexts import Block, Context, Contexts, Kind, Leaf, Node, Place, Shape, Site, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first
 from abc_nb.certificates.reach import MARGIN, Unrolled, furthest, period
 from abc_nb.common.errors import InputError
@@ -59,7 +59,7 @@ class PlaceContexts(Contexts):
         """
         unrolled, kinds = self.unrolled(site[0], phase), self.kinds(site[0])
         root = unrolled.root(site[1])
-        seen = {place for kind, _, place in root.atoms if kind != "factor"} | ({site[1]} - {len(kinds)})
+        seen = {place for kind, _, place in root.leaves if kind != "factor"} | ({site[1]} - {len(kinds)})
         kept, unseen = list[int](), 0
         for place in range(max(seen, default=-1) + 1):
             unseen = unseen + 1 if place not in seen and kinds[place] == "any" else 0
@@ -68,19 +68,19 @@ class PlaceContexts(Contexts):
         return root, kinds, kept
 
     def shape(self, site: Site, phase: int = 0) -> Shape:
-        """The shape of a step; its atoms number the places that are kept."""
+        """The shape of a step; its leaves number the places that are kept."""
         root, kinds, kept = self.step(site, phase)
-        atoms: list[Atom] = sorted(atom for atom in root.atoms if atom[0] == "factor")
+        leaves: list[Leaf] = sorted(leaf for leaf in root.leaves if leaf[0] == "factor")
         shown, places = defaultdict[int, list[int]](list), []
-        for kind, operand, place in root.atoms:
+        for kind, operand, place in root.leaves:
             shown[place] += [operand] * (kind == "digit")
         for number, place in enumerate(kept):
-            digits, output = tuple(sorted(shown[place])), ("output", 0, place) in root.atoms
+            digits, output = tuple(sorted(shown[place])), ("output", 0, place) in root.leaves
             places.append(Place(kinds[place], digits, output, place == site[1], self.can_end(kinds[place])))
-            atoms += [("digit", operand, number) for operand in digits] + [("output", 0, number)] * output
+            leaves += [("digit", operand, number) for operand in digits] + [("output", 0, number)] * output
         label = self.end if site[1] == len(kinds) else None
         names = {place: number for number, place in enumerate(kept)}
-        return Shape(root.renamed(names), tuple(atoms), label, tuple(places))
+        return Shape(root.renamed(names), tuple(leaves), label, tuple(places))
 
     def can_end(self, kind: Kind) -> bool:
         """Whether an answer can end at a place: at one where no operand has a digit."""
@@ -95,8 +95,8 @@ class PlaceContexts(Contexts):
             right = np.where(block.right == self.automaton.base, self.end, block.right) if self.ends else block.right
             yield Block(block.values, right)
 
-    def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:
-        (kind, number, place), kept = atom, self.step(site)[2]
+    def tokens(self, batch: Batch, site: Site, leaf: Leaf) -> np.ndarray:
+        (kind, number, place), kept = leaf, self.step(site)[2]
         if kind == "output":
             return batch.target[:, kept[place] + 1].numpy()
         operand, place = (-1, place) if kind == "factor" else (number, kept[place])
@@ -110,7 +110,7 @@ class PlaceContexts(Contexts):
         if shape.label is None:
             fixed[step] = {("left", 0): 0} if self.ends and right == self.end else {("output", 0): right}
         factor: dict[int, int] = {}
-        for (kind, number, place), value in zip(shape.atoms, values.tolist(), strict=True):
+        for (kind, number, place), value in zip(shape.leaves, values.tolist(), strict=True):
             if kind == "factor":
                 factor[place] = value
             else:

@@ -166,7 +166,7 @@ def poor_of(result: Result) -> dict[bytes, Context]:
 
 def loss_of_contexts(model: Transformer, shape: Shape, block: Block) -> Tensor:
     """Cross-entropy of the right tokens of contexts of one shape, from the model's own layers."""
-    logits = States(Unbounded(model), shape.atoms).take(block.values).logits(shape.root)
+    logits = States(Unbounded(model), shape.leaves).take(block.values).logits(shape.root)
     return F.cross_entropy(logits, torch.from_numpy(block.right).to(logits.device))
 
 

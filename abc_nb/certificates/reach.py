@@ -32,7 +32,7 @@ import numpy as np
 from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.window import Window
-from abc_nb.certificates.contexts import Atom, Node, Token
+from abc_nb.certificates.contexts import Leaf, Node, Token
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig
@@ -99,17 +99,17 @@ class Unrolled:
         ]
 
     @cached_property
-    def columns(self) -> list[Atom]:
+    def columns(self) -> list[Leaf]:
         """What stands at each source column: a symbol's token, a digit (operand, place) or a short factor's digit."""
-        atoms: list[Atom] = [("", 0, 0)] * self.layout.source_length
+        leaves: list[Leaf] = [("", 0, 0)] * self.layout.source_length
         for column, symbol in self.layout.symbols:
-            atoms[column] = ("token", self.token(symbol), 0)
+            leaves[column] = ("token", self.token(symbol), 0)
         rule = self.task.rule
         for number, operand in enumerate(self.layout.operands):
             short = number >= rule.long_operands  # that of one digit can stand at every place
             for place, column in enumerate(operand.columns.tolist()):
-                atoms[column] = ("factor", 0, place % rule.short_digits) if short else ("digit", number, place)
-        return atoms
+                leaves[column] = ("factor", 0, place % rule.short_digits) if short else ("digit", number, place)
+        return leaves
 
     def keys(self, name: Attention, layer: int, query: int, *place: int) -> tuple[tuple[bytes, Node | Token], ...]:
         """The open keys of a query of a layer, which may stand at a place: the bias of every head, and the key's tree.
@@ -136,8 +136,8 @@ class Unrolled:
     def node(self, layer: int, step: int) -> Node | Token:
         """The tree of a state; of layer 0 the embedded input alone, which is the token before the one to predict."""
         if layer == 0:
-            atom = ("output", 0, step - 1) if step else ("token", self.token(self.start), 0)
-            return Token(atom, self.target_index[step])
+            leaf = ("output", 0, step - 1) if step else ("token", self.token(self.start), 0)
+            return Token(leaf, self.target_index[step])
         where = ("answer", layer, step)
         if where not in self.known:
             own, cross = self.keys("self", layer, step, step), self.keys("cross", layer, step, step)

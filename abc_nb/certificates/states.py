@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from abc_nb.certificates.contexts import Atom, Node, Token
+from abc_nb.certificates.contexts import Leaf, Node, Token
 from abc_nb.certificates.few_keys import mixed
 from abc_nb.certificates.maps import Map, heads_last, in_threads
 from abc_nb.certificates.rounding import Rounding, Sizes, by_head
@@ -73,22 +73,22 @@ class States:
     def __init__(
         self,
         rounding: Rounding,
-        atoms: Sequence[Atom],
+        leaves: Sequence[Leaf],
         base: int = 1,
         most: float = 0,
         threads: int = 1,
         kept: dict[object, Any] | None = None,
     ) -> None:
         self.rounding, self.model = rounding, rounding.model
-        self.atoms, self.base, self.most, self.threads = atoms, base, most, threads
+        self.leaves, self.base, self.most, self.threads = leaves, base, most, threads
         self.device = rounding.weight.device
         self.kept: dict[object, Any] = {} if kept is None else kept  # what is the same for all blocks
         self.own: dict[object, Any] = {}  # what is of this block
 
     def take(self, values: np.ndarray) -> Self:
-        """Go on with a block of contexts: `values` are the tokens at the atoms, (N, atoms)."""
+        """Go on with a block of contexts: `values` are the tokens at the leaves, (N, leaves)."""
         self.count, self.own = len(values), {}
-        self.columns = {atom: values[:, number].astype(np.int64) for number, atom in enumerate(self.atoms)}
+        self.columns = {leaf: values[:, number].astype(np.int64) for number, leaf in enumerate(self.leaves)}
         return self
 
     def margins(self, root: Node, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -113,7 +113,7 @@ class States:
 
     def is_kept(self, root: Node | Token) -> bool:
         """Whether all states of a part are computed once for all blocks."""
-        return isinstance(root, Token) or self.base ** len(root.atoms) <= self.most
+        return isinstance(root, Token) or self.base ** len(root.leaves) <= self.most
 
     def once(self, name: object, kept: bool, make: Callable[[], T]) -> T:
         """What `make` gives, computed once for all blocks or for this one."""
@@ -129,13 +129,15 @@ class States:
     def computed(self, root: Node | Token) -> Part:
         if isinstance(root, Token):
             return self.embedded(root)
-        atoms, rows = sorted(root.atoms), None
+        leaves, rows = sorted(root.leaves), None
         if self.is_kept(root):
-            values = np.arange(self.base ** len(atoms))[:, None] // self.base ** np.arange(len(atoms))[::-1] % self.base
+            values = (
+                np.arange(self.base ** len(leaves))[:, None] // self.base ** np.arange(len(leaves))[::-1] % self.base
+            )
         else:
-            first, rows = self.distinct(atoms)
-            values = np.array([self.columns[atom][first] for atom in atoms], np.int64).reshape(-1, len(first)).T
-        below = type(self)(self.rounding, atoms, self.base, self.most, self.threads, self.kept).take(values)
+            first, rows = self.distinct(leaves)
+            values = np.array([self.columns[leaf][first] for leaf in leaves], np.int64).reshape(-1, len(first)).T
+        below = type(self)(self.rounding, leaves, self.base, self.most, self.threads, self.kept).take(values)
         made = in_threads(self.threads, below.layer(root), below.every.split(CONTEXTS_AT_ONCE))
         states, errors = map(torch.cat, zip(*made, strict=True))
         return Part(states, errors, None if rows is None else torch.from_numpy(rows).to(self.device))
@@ -153,13 +155,13 @@ class States:
         if known is not None:
             return known
         if isinstance(root, Token):
-            rows = self.columns.get(root.atom, np.full(self.count, root.atom[1]))
+            rows = self.columns.get(root.leaf, np.full(self.count, root.leaf[1]))
         else:
             rows = np.zeros(self.count, np.int64)
-            for atom in sorted(root.atoms):
-                if (self.columns[atom] >= self.base).any():
+            for leaf in sorted(root.leaves):
+                if (self.columns[leaf] >= self.base).any():
                     raise InputError(f"a context has a token that is none of the {self.base} that can stand there")
-                rows = rows * self.base + self.columns[atom]
+                rows = rows * self.base + self.columns[leaf]
         return torch.from_numpy(rows).to(self.device)
 
     def used(self, root: Node | Token) -> tuple[Part, Tensor, bool]:
@@ -170,11 +172,11 @@ class States:
         own, rows = rows.unique(return_inverse=True)
         return Part(part.states[own], part.errors[own]), rows, False
 
-    def distinct(self, atoms: Sequence[Atom]) -> tuple[np.ndarray, np.ndarray]:
-        """A context for each way in which the tokens at some atoms differ, and which of them each context is like."""
+    def distinct(self, leaves: Sequence[Leaf]) -> tuple[np.ndarray, np.ndarray]:
+        """A context for each way in which the tokens at some leaves differ, and which of them each context is like."""
         code = np.zeros(self.count, np.int64)
-        for atom in atoms:
-            code = code * (int(self.columns[atom].max(initial=0)) + 1) + self.columns[atom]
+        for leaf in leaves:
+            code = code * (int(self.columns[leaf].max(initial=0)) + 1) + self.columns[leaf]
         _, first, rows = np.unique(code, return_index=True, return_inverse=True)
         return first, rows
 

@@ -8,7 +8,7 @@ from row to row, or the second one from column to column, it also depends on how
 that factor. So sizes up to 3 (K + 2) show every shape of a step of every size: also those far past the end of a
 factor that has a middle. The right cell is decided by what the rule reads. Tokens of that which no
 line shows are tried as well, and then no answer would be right for all of them. Which can stand together follows from
-the rule: see `cells`. Atoms are named by where they stand, as seen from the token in row r and column c:
+the rule: see `cells`. Leaves are named by where they stand, as seen from the token in row r and column c:
 
     ("by column", o, k)   the token of operand o, counted from 1, at place c - k
     ("by row", o, k)      the token of operand o at place r - k
@@ -26,7 +26,7 @@ import numpy as np
 from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias
 from abc_nb.bias.lines import Lines, anchors, on_lines
 from abc_nb.certificates.cells import Cells, Offset, ReadKey, Situation
-from abc_nb.certificates.contexts import Atom, Block, Case, Contexts, Node, Shape, Site, Token, Wrong
+from abc_nb.certificates.contexts import Block, Case, Contexts, Leaf, Node, Shape, Site, Token, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first, wrong_among
 from abc_nb.certificates.reach import by_query, furthest, unbounded_error
 from abc_nb.common.errors import InputError
@@ -37,7 +37,7 @@ from abc_nb.problems.rules import EDGE, OUTPUT, Address, WrittenCell
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Width
 
-BEFORE: Atom = ("cell", 0, -1)
+BEFORE: Leaf = ("cell", 0, -1)
 ALONG = {"place": "by column", "row": "by row", "cell": "by cell"}
 CHUNK = 2**16  # contexts computed at once
 AGAIN = 128  # chunks of which it is kept, for another look, what can stand together
@@ -67,35 +67,35 @@ class Steps:
         return WrittenCell(step // self.columns, step % self.columns, self.rows, self.columns)
 
     def root(self, step: int) -> Node:
-        reads = [(atom, at) for atom, at in zip(self.needed(step), self.task.rule.reads, strict=True) if atom]
-        cells = {step + 1 + atom[1] * self.columns + atom[2]: atom for atom, at in reads if at.operand == OUTPUT}
-        digits = {self.digit(atom, step): atom for atom, at in reads if at.operand != OUTPUT}
+        reads = [(leaf, at) for leaf, at in zip(self.needed(step), self.task.rule.reads, strict=True) if leaf]
+        cells = {step + 1 + leaf[1] * self.columns + leaf[2]: leaf for leaf, at in reads if at.operand == OUTPUT}
+        digits = {self.digit(leaf, step): leaf for leaf, at in reads if at.operand != OUTPUT}
         return Node(1, Token(self.before(step), 0), self.keys("self", step, cells), self.keys("cross", step, digits))
 
-    def before(self, step: int) -> Atom:
+    def before(self, step: int) -> Leaf:
         return BEFORE if step else ("token", self.task.token(SOS), 0)
 
-    def needed(self, step: int) -> list[Atom | None]:
+    def needed(self, step: int) -> list[Leaf | None]:
         """What the rule reads there, in its order, and None where nothing stands; nothing decides the end."""
         where, rule = self.where(step), self.task.rule
         stands = [None if where.end else where.reads(rule, address) for address in rule.reads]
         return [self.name(address) if there else None for address, there in zip(rule.reads, stands, strict=True)]
 
-    def name(self, address: Address) -> Atom:
-        """The atom at an address: in narrow tables a cell of the row above can be the token before."""
+    def name(self, address: Address) -> Leaf:
+        """The leaf at an address: in narrow tables a cell of the row above can be the token before."""
         if address.operand == OUTPUT:
             before = address.rows * self.columns + address.columns == -1
             return BEFORE if before else ("cell", address.rows, address.columns)
         along = self.task.rule.inputs[address.operand].along
         return ALONG[along], address.operand + 1, -(address.rows if along == "row" else address.columns)
 
-    def digit(self, atom: Atom, step: int) -> int:
+    def digit(self, leaf: Leaf, step: int) -> int:
         """Where the token of an operand stands."""
-        (kind, number, back), where = atom, self.where(step)
+        (kind, number, back), where = leaf, self.where(step)
         followed = {"by column": where.column, "by row": where.row, "by cell": step}[kind]
         return self.layout.operands[number - 1].columns[followed - back]
 
-    def keys(self, name: Attention, step: int, names: dict[int, Atom]) -> tuple[tuple[bytes, Token], ...]:
+    def keys(self, name: Attention, step: int, names: dict[int, Leaf]) -> tuple[tuple[bytes, Token], ...]:
         """The open keys of a step with the bias of every head, named by `names` or the first line that opens each.
 
         What decides the cell has that name alone: on a diagonal its row's digit is one of a column, too, and in a
@@ -108,9 +108,9 @@ class Steps:
                 names[key] = self.on(lines[slot], name, key, step)
             values[key] = np.maximum(values[key], value) if key in values else value
         named = sorted((names[key], value.tobytes()) for key, value in values.items())
-        return tuple((value, Token(atom, 0)) for atom, value in named)
+        return tuple((value, Token(leaf, 0)) for leaf, value in named)
 
-    def on(self, line: Followed, name: Attention, key: int, step: int) -> Atom:
+    def on(self, line: Followed, name: Attention, key: int, step: int) -> Leaf:
         """What stands at a key that a line opens; InputError where its place follows from no distance from the cell."""
         direction, span, offset = line
         if name == "self" and key in (0, step):
@@ -171,30 +171,30 @@ class TableContexts(Contexts):
     def shape(self, site: Site) -> Shape:
         step, steps = site[1], self.steps(site[0])
         where, root, needed = steps.where(step), steps.root(step), steps.needed(step)
-        names = tuple(sorted(root.atoms | {atom for atom in needed if atom}))
+        names = tuple(sorted(root.leaves | {leaf for leaf in needed if leaf}))
         label = self.task.token(EOS) if where.end else None
-        shown = tuple(self.given(where, atom) for atom in names)
+        shown = tuple(self.given(where, leaf) for leaf in names)
         return Shape(root, names, label, case=Case(where.row == 0, where.column == 0, tuple(needed), shown))
 
-    def offset(self, where: WrittenCell, atom: Atom) -> Offset:
+    def offset(self, where: WrittenCell, leaf: Leaf) -> Offset:
         """How far away a cell stands; before one in the first column stands the last cell of the row above."""
-        index = where.row * where.columns + where.column + atom[1] * where.columns + atom[2]
+        index = where.row * where.columns + where.column + leaf[1] * where.columns + leaf[2]
         return index // where.columns - where.row, index % where.columns - where.column
 
-    def given(self, where: WrittenCell, atom: Atom) -> tuple[bool, ...]:
+    def given(self, where: WrittenCell, leaf: Leaf) -> tuple[bool, ...]:
         """Which operands hold something where a cell stands; of an operand written by cell, whether its mark stands."""
-        if atom[0] == "by cell":
-            return ((where.column - atom[2]) % where.columns == where.columns - 1,)
-        pattern = self.cells.at(where, self.offset(where, atom)) if atom[0] == "cell" else ()
+        if leaf[0] == "by cell":
+            return ((where.column - leaf[2]) % where.columns == where.columns - 1,)
+        pattern = self.cells.at(where, self.offset(where, leaf)) if leaf[0] == "cell" else ()
         assert pattern is not None
         return self.cells.given(pattern)
 
     def situations_of(self, shape: Shape) -> list[Situation]:
-        """What must hold of the atoms, by their numbers, in one or another of the sites of a shape."""
+        """What must hold of the leaves, by their numbers, in one or another of the sites of a shape."""
         situations: dict[Situation, None] = {}
         for width, step in self.shapes[shape]:
             where, shown, cells = self.steps(width).where(step), dict[ReadKey, int](), dict[Offset, int]()
-            for number, (kind, first, second) in enumerate(shape.atoms):
+            for number, (kind, first, second) in enumerate(shape.leaves):
                 if kind == "cell":
                     cells[self.offset(where, (kind, first, second))] = number
                 elif kind == ALONG[self.rule.inputs[first - 1].along]:
@@ -204,15 +204,15 @@ class TableContexts(Contexts):
         return [*situations]
 
     def choices(self, shape: Shape) -> list[np.ndarray]:
-        """What can stand at each atom, cells without the offset of their tokens."""
+        """What can stand at each leaf, cells without the offset of their tokens."""
         assert shape.case is not None
-        return [self.standing(atom, given) for atom, given in zip(shape.atoms, shape.case.given, strict=True)]
+        return [self.standing(leaf, given) for leaf, given in zip(shape.leaves, shape.case.given, strict=True)]
 
-    def standing(self, atom: Atom, given: tuple[bool, ...]) -> np.ndarray:
-        if atom[0] == "cell":
+    def standing(self, leaf: Leaf, given: tuple[bool, ...]) -> np.ndarray:
+        if leaf[0] == "cell":
             return self.cells.written(given)
-        operand = self.rule.inputs[atom[1] - 1]
-        marked = atom[0] == "by cell" and operand.mark is not None and given[0]
+        operand = self.rule.inputs[leaf[1] - 1]
+        marked = leaf[0] == "by cell" and operand.mark is not None and given[0]
         return np.array([operand.mark]) if marked else operand.alphabet
 
     def count(self, shape: Shape) -> int:
@@ -220,14 +220,14 @@ class TableContexts(Contexts):
         return prod(map(len, self.choices(shape)))
 
     def blocks(self, shape: Shape) -> Iterator[Block]:
-        cells = np.array([self.task.first_cell * (atom[0] == "cell") for atom in shape.atoms], np.int64)
+        cells = np.array([self.task.first_cell * (leaf[0] == "cell") for leaf in shape.leaves], np.int64)
         for start in range(0, self.count(shape), CHUNK):
             values = self.values(shape, self.possible(shape, start))
             block = Block(values + cells, self.right(shape, values))
             yield block.part(block.right >= 0)
 
     def values(self, shape: Shape, numbers: np.ndarray) -> np.ndarray:
-        """The values of a shape's atoms that have these numbers, of all in turn: (contexts, atoms)."""
+        """The values of a shape's leaves that have these numbers, of all in turn: (contexts, leaves)."""
         choices, left = self.choices(shape), numbers
         values = np.empty((len(numbers), len(choices)), np.int64)
         for column, alphabet in enumerate(choices):
@@ -237,28 +237,28 @@ class TableContexts(Contexts):
     def possible_from(self, shape: Shape, start: int) -> np.ndarray:
         """The numbers of values that can stand together, of so many from `start` on."""
         numbers = np.arange(start, min(start + CHUNK, self.count(shape)))
-        values, fine = self.values(shape, numbers), np.full(len(numbers), not shape.atoms)
-        for situation in self.situations(shape) if shape.atoms else []:
+        values, fine = self.values(shape, numbers), np.full(len(numbers), not shape.leaves)
+        for situation in self.situations(shape) if shape.leaves else []:
             left = np.flatnonzero(~fine)
             fine[left] = self.cells.possible(situation, dict(enumerate(values[left].T)))
         return numbers[fine]
 
     def right(self, shape: Shape, values: np.ndarray) -> np.ndarray:
-        """The token that the rule writes for values of a shape's atoms, (contexts, atoms); EDGE where none can be."""
+        """The token that the rule writes for values of a shape's leaves, (contexts, leaves); EDGE where none can be."""
         if shape.label is not None:
             return np.full(len(values), shape.label)
         assert shape.case is not None
-        nothing, atoms = np.full(len(values), EDGE), [*shape.atoms]
-        read = (nothing if atom is None else values[:, atoms.index(atom)] for atom in shape.case.reads)
+        nothing, leaves = np.full(len(values), EDGE), [*shape.leaves]
+        read = (nothing if leaf is None else values[:, leaves.index(leaf)] for leaf in shape.case.reads)
         written = self.rule.step(self.rule.start, *read)[0]
         written = np.broadcast_to(written, len(values)).astype(np.int64)
         return np.where(written < 0, EDGE, self.task.first_cell + written)
 
-    def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:
-        (width, step), (kind, rows, columns) = site, atom
+    def tokens(self, batch: Batch, site: Site, leaf: Leaf) -> np.ndarray:
+        (width, step), (kind, rows, columns) = site, leaf
         if kind == "cell":
             return batch.target[:, 1 + step + rows * self.steps(width).columns + columns].numpy()
-        return batch.source[:, self.steps(width).digit(atom, step)].numpy()
+        return batch.source[:, self.steps(width).digit(leaf, step)].numpy()
 
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """Of random problems of training widths that a teacher-forced pass gets wrong."""

@@ -65,7 +65,7 @@ def sets_of(codes: np.ndarray, states: np.ndarray) -> Counter[bytes]:
 def beginning(shape: Shape, automaton: Automaton) -> tuple[np.ndarray, np.ndarray]:
     """What is seen before the units, which are digits of a short factor, and the state there; sorted."""
     codes = np.zeros(len(automaton.start), np.int64)
-    for kind, _, place in shape.atoms:
+    for kind, _, place in shape.leaves:
         if kind == "factor":
             codes = codes * automaton.base + automaton.short[automaton.start, place]
     order = np.argsort(codes, kind="stable")
@@ -90,7 +90,7 @@ def count(shape: Shape, automaton: Automaton) -> int:
 
 def contexts(shape: Shape, automaton: Automaton) -> Iterator[Block]:
     """All contexts of a shape, each once, in blocks."""
-    columns = len(shape.atoms) + any(place.asked for place in shape.places)
+    columns = len(shape.leaves) + any(place.asked for place in shape.places)
     if (automaton.base + 1) ** columns * automaton.states > LARGEST:
         raise InputError(f"no certificate: an output looks at {columns - 1} tokens, too many to try all")
     moves = [Moves(automaton, place) for place in shape.places]
@@ -113,9 +113,9 @@ def walked(codes: np.ndarray, states: np.ndarray, moves: Sequence[Moves]) -> Ite
 
 def digits_of_codes(codes: np.ndarray, shape: Shape, base: int) -> Block:
     """The digits of codes; the one to predict stands after what its own place shows."""
-    values = np.empty((len(codes), len(shape.atoms)), np.min_scalar_type(base))
+    values = np.empty((len(codes), len(shape.leaves)), np.min_scalar_type(base))
     right = np.full(len(codes), -1 if shape.label is None else shape.label, np.int64)
-    number = len(shape.atoms)
+    number = len(shape.leaves)
     for place in reversed(shape.places):
         if place.asked:
             codes, right = np.divmod(codes, base + place.ends)

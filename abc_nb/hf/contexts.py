@@ -119,8 +119,8 @@ def tokens_at(key: Node | Token, shape: Shape, values: np.ndarray) -> np.ndarray
     """The token that stands at a key in each context: (N,)."""
     while isinstance(key, Node):
         key = key.before
-    kind, token, _ = key.atom
-    return np.full(len(values), token) if kind == "token" else values[:, shape.atoms.index(key.atom)]
+    kind, token, _ = key.leaf
+    return np.full(len(values), token) if kind == "token" else values[:, shape.leaves.index(key.leaf)]
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,7 @@ from abc_nb.bias.lines import Lines, of_keys
 from abc_nb.bias.spans import ITSELF, SpanLines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.of_model import SHARES, sparsest
-from abc_nb.certificates.sights import determined
+from abc_nb.certificates.fingerprints import determined
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.language.mixture import TextBatch, draw, solved
 from abc_nb.model.attention import Record

@@ -14,8 +14,8 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.calibration.calibrate import Calibration, Determining, Inherited
 from abc_nb.calibration.of_model import SHARES, Calibrated, average_attention, calibrate_model, sparsest
 from abc_nb.certificates.certify import Certificate, contexts_of
+from abc_nb.certificates.fingerprints import determined
 from abc_nb.certificates.practice import practise
-from abc_nb.certificates.sights import determined
 from abc_nb.common.devices import device
 from abc_nb.common.errors import InputError
 from abc_nb.language.calibration import calibrate_text

@@ -82,7 +82,7 @@ def margins(model: Forward | InWhole, question: Question) -> Iterator[State]:
     """The right logit minus the best other one, for every context of a step, and its bound: in blocks."""
     for values, right in contexts(question):
         for start in range(0, len(right), ROWS):
-            some = {atom: column[start : start + ROWS] for atom, column in values.items()}
+            some = {leaf: column[start : start + ROWS] for leaf, column in values.items()}
             wanted = right[start : start + ROWS, None]
             logits, bound = model.logits(question[2], some, len(wanted))
             own = np.take_along_axis(logits, wanted, 1)[:, 0]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from oracle.geometry import LISTS, Atom, Facts, Tree, Width, atoms, renamed
+from oracle.geometry import LISTS, Facts, Leaf, Tree, Width, leaves, renamed
 
 MOST_ROWS = 2**22  # rows at once
 Question = tuple[Width, int, Tree]  # a step of one width, which stands for all of its shape, and its tree
@@ -42,7 +42,7 @@ def questions(width: Width, settled: int) -> dict[Tree, Question]:
     found: dict[Tree, Question] = {}
     for step in range(width.width + 1):
         tree = width.tree(width.facts.layers, step)
-        seen = sorted({place for kind, _, place in atoms(tree) if kind != "factor"} | ({step} - {width.width}))
+        seen = sorted({place for kind, _, place in leaves(tree) if kind != "factor"} | ({step} - {width.width}))
         gaps, before = [], -1
         for place in seen:
             free = sum(width.kind(unseen) == "any" for unseen in range(before + 1, place))
@@ -79,29 +79,29 @@ def settled(facts: Facts) -> int:
     return places
 
 
-def contexts(question: Question) -> Iterator[tuple[dict[Atom, np.ndarray], np.ndarray]]:
+def contexts(question: Question) -> Iterator[tuple[dict[Leaf, np.ndarray], np.ndarray]]:
     """The tokens of every context, each once, and the token that is right there, in parts."""
     width, asked, tree = question
-    facts, seen = width.facts, atoms(tree)
+    facts, seen = width.facts, leaves(tree)
     last = max([place for kind, _, place in seen if kind != "factor"] + [asked if asked < width.width else -1])
-    order: list[Atom] = sorted(atom for atom in seen if atom[0] == "factor")
+    order: list[Leaf] = sorted(leaf for leaf in seen if leaf[0] == "factor")
     for place in range(last + 1):
         order += [("digit", number, place) for number in range(facts.long) if ("digit", number, place) in seen]
         order += [("output", 0, place)] * (("output", 0, place) in seen) + [("right", 0, place)] * (place == asked)
     run, factor = beginning(facts)
     code = np.zeros_like(factor)
-    for _, _, place in [atom for atom in order if atom[0] == "factor"]:
+    for _, _, place in [leaf for leaf in order if leaf[0] == "factor"]:
         code = code * facts.base + factor // facts.base**place % facts.base
     new = np.argsort(code, kind="stable")
     for found in spread(width, order, 0, code[new], factor[new], run[new]):
         values = {}
-        for atom in reversed(order):
-            found, values[atom] = np.divmod(found, facts.base)
+        for leaf in reversed(order):
+            found, values[leaf] = np.divmod(found, facts.base)
         right = values.pop(("right", 0, asked), None)
         yield values, np.full(len(found), facts.token("&")) if right is None else right
 
 
-def spread(width: Width, order: list[Atom], place: int, *ways: np.ndarray) -> Iterator[np.ndarray]:
+def spread(width: Width, order: list[Leaf], place: int, *ways: np.ndarray) -> Iterator[np.ndarray]:
     """What is seen on every way on from a place, as one number, each once; some at a time where they are many."""
     code, factor, run = ways  # what was seen, the factor and what is carried
     if all(where < place for kind, _, where in order if kind != "factor"):

@@ -10,9 +10,9 @@ from functools import cache
 
 import numpy as np
 
-from oracle.geometry import Atom, Facts, Tree, atoms
+from oracle.geometry import Facts, Leaf, Tree, leaves
 
-Values = dict[Atom, np.ndarray]
+Values = dict[Leaf, np.ndarray]
 State = tuple[np.ndarray, np.ndarray]  # numbers (rows, D), and the bound of each row
 Table = tuple[State, np.ndarray]  # distinct states, and the row of each context
 EPSILON = 1e-5  # that LayerNorm adds to the variance
@@ -98,12 +98,12 @@ class Forward:
             if kind == "token":
                 return self.embed(np.array([token]), tree[2]), np.zeros(count, np.int64)
             return self.embed(np.arange(len(self.weights["embedding.weight"])), tree[2]), values[tree[1]]
-        order = sorted(atoms(tree))
+        order = sorted(leaves(tree))
         code = np.zeros(count, np.int64)
-        for atom in order:
-            code = code * self.facts.base + values[atom]
+        for leaf in order:
+            code = code * self.facts.base + values[leaf]
         _, first, rows = np.unique(code, return_index=True, return_inverse=True)
-        return self.layer(tree, {atom: values[atom][first] for atom in order}, len(first)), rows
+        return self.layer(tree, {leaf: values[leaf][first] for leaf in order}, len(first)), rows
 
     def layer(self, tree: Tree, values: Values, count: int) -> State:
         """The states (count, D) that a layer makes, some at a time."""

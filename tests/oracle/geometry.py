@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-Atom = tuple[str, int, int]  # ("token", t, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place)
-# ("in", atom, index) or (layer, before, keys of self-attention, keys of cross-attention)
+Leaf = tuple[str, int, int]  # ("token", t, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place)
+# ("in", leaf, index) or (layer, before, keys of self-attention, keys of cross-attention)
 Tree = tuple[Any, ...]
 Line = dict[str, Any]
 FACTORS = {"n-by-1": 1, "n-by-2": 2, "n-by-3": 3}  # digits of the short one
@@ -74,8 +74,8 @@ class Width:
         first, *second = digits
         self.places, self.stride = [*map(len, digits)], 1 + aligned
         if aligned:
-            pairs = [atom for pair in zip(*digits, strict=True) for atom in pair]
-            self.columns: list[Atom] = [start, *symbol, *pairs, end]
+            pairs = [leaf for pair in zip(*digits, strict=True) for leaf in pair]
+            self.columns: list[Leaf] = [start, *symbol, *pairs, end]
             self.last = [len(self.columns) - 3, len(self.columns) - 2]
         elif second:
             self.columns = [start, *first, *symbol, *second[0], end]
@@ -130,8 +130,8 @@ class Width:
 
     def tree(self, layer: int, step: int) -> Tree:
         if layer == 0:
-            atom = ("token", self.facts.token("$"), 0) if step == 0 else ("output", 0, step - 1)
-            return "in", atom, step % self.facts.period
+            leaf = ("token", self.facts.token("$"), 0) if step == 0 else ("output", 0, step - 1)
+            return "in", leaf, step % self.facts.period
         where = ("answer", layer, step)
         if where not in self.trees:
             own, cross = (self.keys(attention, layer, step, step) for attention in ("self", "cross"))
@@ -163,12 +163,12 @@ class Width:
         return "any" if place < self.width - self.facts.grows else "zero"
 
 
-def atoms(tree: Tree) -> set[Atom]:
+def leaves(tree: Tree) -> set[Leaf]:
     """The tokens that a tree depends on and that can vary."""
     if tree[0] == "in":
         return set() if tree[1][0] == "token" else {tree[1]}
     parts = [tree[1], *(key for _, key in tree[2]), *(key for _, key in tree[3])]
-    return set().union(*(atoms(part) for part in parts))
+    return set().union(*(leaves(part) for part in parts))
 
 
 def renamed(tree: Tree, names: dict[int, int]) -> Tree:

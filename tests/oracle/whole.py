@@ -55,7 +55,7 @@ class InWhole:
     def logits(self, tree: Tree, values: Values, count: int) -> tuple[np.ndarray, float]:
         found = np.empty((count, len(self.weights["head.bias"][0])))
         for start in range(0, count, ROWS):
-            some = {atom: column[start : start + ROWS] for atom, column in values.items()}
+            some = {leaf: column[start : start + ROWS] for leaf, column in values.items()}
             numbers, exponent = self.linear("head", self.state(tree, some, len(found[start : start + ROWS])))
             found[start : start + ROWS] = np.ldexp(numbers, exponent)
         return found, 0.0

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from abc_nb.certificates.contexts import Atom, Contexts, Node, Token
+from abc_nb.certificates.contexts import Contexts, Leaf, Node, Token
 
-Sights = np.ndarray  # (contexts,) of 64 bits
+Fingerprints = np.ndarray  # (contexts,) of 64 bits
 SCRAMBLE = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 ASKED = 3 * 10**7  # contexts, of which a minute tells whether each has one right token
 SHARE_STEPS = 2**20  # steps in which shares are told apart
 
 
-def scrambled(numbers: np.ndarray) -> Sights:
+def scrambled(numbers: np.ndarray) -> Fingerprints:
     """Each number scrambled, so that different sums of such numbers are different (but for that chance)."""
     made = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in SCRAMBLE:
@@ -25,32 +25,32 @@ def scrambled(numbers: np.ndarray) -> Sights:
     return made ^ (made >> np.uint64(31))
 
 
-def sights(root: Node | Token, columns: Mapping[Atom, np.ndarray], count: int, one_softmax: bool) -> Sights:
-    """The number of a root's state in each of `count` contexts, whose tokens at the atoms are `columns`.
+def fingerprints(root: Node | Token, columns: Mapping[Leaf, np.ndarray], count: int, one_softmax: bool) -> Fingerprints:
+    """The number of a root's state in each of `count` contexts, whose tokens at the leaves are `columns`.
 
     With `one_softmax` keys of the problem and of the answer are under one, as in a decoder-only model.
     """
     if isinstance(root, Token):
-        tokens = columns.get(root.atom, np.full(count, root.atom[1]))
+        tokens = columns.get(root.leaf, np.full(count, root.leaf[1]))
         return scrambled(scrambled(tokens) + np.uint64(root.residue))
-    state = sights(root.before, columns, count, one_softmax)
+    state = fingerprints(root.before, columns, count, one_softmax)
     for keys in [(*root.own, *root.cross)] if one_softmax else [root.own, root.cross]:
-        seen = [sights(key, columns, count, one_softmax) for _, key in keys]
+        seen = [fingerprints(key, columns, count, one_softmax) for _, key in keys]
         state = scrambled(state + attended(np.array(seen), [bias for bias, _ in keys])) if keys else scrambled(state)
     return state
 
 
-def attended(keys: np.ndarray, biases: Sequence[bytes]) -> Sights:
+def attended(keys: np.ndarray, biases: Sequence[bytes]) -> Fingerprints:
     """What all heads together see of keys (K, N), each with the bias of every head."""
     bias = np.stack([np.frombuffer(own, np.float32) for own in biases], 1).astype(float)  # (heads, K)
     patterns, of_head = np.unique(bias, axis=0, return_inverse=True)
     codes = np.array([of_one_head(keys[np.isfinite(row)], row[np.isfinite(row)]) for row in patterns])
     every = codes[of_head.ravel()] + (np.arange(len(of_head), dtype=np.uint64) << np.uint64(32))[:, None]
-    made: Sights = scrambled(every).sum(0, dtype=np.uint64)
+    made: Fingerprints = scrambled(every).sum(0, dtype=np.uint64)
     return made
 
 
-def of_one_head(keys: np.ndarray, bias: np.ndarray) -> Sights:
+def of_one_head(keys: np.ndarray, bias: np.ndarray) -> Fingerprints:
     """The same of one head that sees all of these keys."""
     if not len(keys):
         return np.zeros(keys.shape[1:], np.uint64)
@@ -71,14 +71,14 @@ def determined(contexts: Contexts) -> bool:
     seen, right, one_softmax = list[np.ndarray](), list[np.ndarray](), contexts.config.kind == "decoder-only"
     for shape in contexts.shapes:
         for block in contexts.blocks(shape):
-            columns = dict(zip(shape.atoms, block.values.T, strict=True))
-            seen.append(sights(shape.root, columns, len(block), one_softmax))
+            columns = dict(zip(shape.leaves, block.values.T, strict=True))
+            seen.append(fingerprints(shape.root, columns, len(block), one_softmax))
             right.append(block.right)
             if not decided(seen[-1], right[-1]):
                 return False
     return decided(np.concatenate(seen), np.concatenate(right))
 
 
-def decided(seen: Sights, tokens: np.ndarray) -> bool:
+def decided(seen: Fingerprints, tokens: np.ndarray) -> bool:
     """Whether contexts that are seen alike have one token."""
     return len(np.unique(seen)) == len(np.unique(scrambled(seen) + tokens.astype(np.uint64)))
