@@ -4,7 +4,7 @@ import json
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from io import TextIOWrapper
 from pathlib import Path
@@ -53,11 +53,20 @@ def list_(arguments: Namespace) -> None:
     rows = []
     for experiment in experiments(arguments):
         runs = [run for seed in store.seeds(experiment) if (run := store.find(experiment, seed)) is not None]
-        seeds = " ".join(str(run.seed) for run in runs)
-        rows.append((experiment.name, experiment.title, seeds, " ".join(str(run.seed) for run in runs if run.weights)))
-    show(pd.DataFrame(rows, columns=["experiment", "model", "seeds_with_results", "seeds_with_weights"]))
+        known = (as_ranges([run.seed for run in own]) for own in (runs, [run for run in runs if run.weights]))
+        rows.append((experiment.name, *known, experiment.title))
+    frame = pd.DataFrame(rows, columns=["experiment", "seeds", "with weights", "model"])
+    print(frame.to_markdown(index=False, tablefmt="plain", disable_numparse=True))
     if advice := store.advice_if_incomplete():
         warnings.warn(f"not all results are here: train some{advice}", stacklevel=2)
+
+
+def as_ranges(seeds: Sequence[int]) -> str:
+    """Ascending seeds as people write them: `0-4 20-29`."""
+    firsts = [seed for seed in seeds if seed - 1 not in seeds]
+    lasts = [seed for seed in seeds if seed + 1 not in seeds]
+    pairs = zip(firsts, lasts, strict=True)
+    return " ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in pairs)
 
 
 def train(arguments: Namespace) -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from abc_nb.certificates.certify import contexts_of
-from abc_nb.certificates.contexts import Atom, Shape
+from abc_nb.certificates.contexts import Leaf, Shape
 from abc_nb.problems import catalogue
 from abc_nb.problems.machines import elementary
 from abc_nb.problems.rules import Rule
@@ -102,14 +102,14 @@ def test_what_cannot_be_proven_is_refused() -> None:
         minimal.main("product")
 
 
-def contexts_of_package(rule: Rule) -> Iterator[tuple[Shape, dict[Atom, int], int]]:
+def contexts_of_package(rule: Rule) -> Iterator[tuple[Shape, dict[Leaf, int], int]]:
     """Every context under the lines of `teach`: the shape of its step, its tokens and the right one."""
     spec = spec_of(rule)
     contexts = contexts_of(spec.model, spec.sampler)
     for shape in contexts.shapes:
         for block in contexts.blocks(shape):
             for values, right in zip(block.values.tolist(), block.right.tolist(), strict=True):
-                yield shape, dict(zip(shape.atoms, values, strict=True)), right
+                yield shape, dict(zip(shape.leaves, values, strict=True)), right
 
 
 def test_the_package_has_the_same_contexts_of_addition() -> None:
@@ -127,7 +127,7 @@ def test_the_package_has_the_same_contexts_of_rule_110() -> None:
     known = {}
     for shape, context, right in contexts_of_package(elementary(124)):
         if not shape.case.first_row and shape.label is None:  # neither the first row nor the end
-            above = [context.get(atom, -1) for atom in shape.case.reads[2::-1]]  # from the other side
+            above = [context.get(leaf, -1) for leaf in shape.case.reads[2::-1]]  # from the other side
             known[*above, -1 if shape.case.first_column else context["cell", 0, -1]] = right
     assert known == {context: token for context, token in RULES["rule-110"].contexts().items() if token < 2}
 

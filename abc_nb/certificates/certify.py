@@ -118,8 +118,9 @@ def certify_model(model: Transformer, sampler: Sampler) -> Certificate:
 
 def certify_contexts(model: Transformer, contexts: Contexts) -> Certificate:
     """The same for contexts of any kind."""
-    start = time.perf_counter()
-    return certificate_of(model, contexts, results_of(model, contexts), start)
+    start, total = time.perf_counter(), sum(contexts.counts.values())
+    with tqdm(total=total, unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar:
+        return certificate_of(model, contexts, results_of(model, contexts, count=bar.update), start)
 
 
 def certificate_of(model: Transformer, contexts: Contexts, results: list[Result], start: float) -> Certificate:
@@ -177,12 +178,12 @@ def results_of(
     model: Transformer,
     contexts: Contexts,
     enough: float = math.inf,
-    count: Callable[[int], object] | None = None,
+    count: Callable[[int], object] = lambda _: None,
 ) -> list[Result]:
     """The result of every shape, or of the first ones, until `enough` wrong contexts are kept.
 
-    `count` is told how many more contexts are settled; without it there is a bar. InputError where there are too many
-    contexts, or numbers that are not finite.
+    `count` is told how many more contexts are settled. InputError where there are too many contexts, or numbers that
+    are not finite.
     """
     total = sum(contexts.counts.values())
     if total > MOST_CONTEXTS:
@@ -190,12 +191,7 @@ def results_of(
     check_finite(model)
     alike, results = Alike(contexts, model), list[Result]()
     margins = Margins(Rounding(in_float64(model)), contexts, torch.get_num_threads())
-    options: dict[str, Any] = {"unit": " contexts", "unit_scale": True, "delay": 3, "mininterval": 1, "leave": False}
-    with (
-        one_thread(),  # for what is not split among threads by us
-        evaluating(model),
-        tqdm(total=total, disable=count is not None, **options) as bar,
-    ):
+    with one_thread(), evaluating(model):  # one for what is not split among threads by us
         for shape in alike.order:
             result = Result(shape)
             results.append(result)
@@ -206,8 +202,8 @@ def results_of(
                     margin, left = margins(shape, rest)
                     result.add(rest, margin, left)
                     alike.add(shape, rest, left > 0)
-                (count or bar.update)(len(block))
+                count(len(block))
                 if sum(len(tried.examples) for tried in results) >= enough:
                     return results
-            (count or bar.update)(contexts.counts[shape] - result.contexts)
+            count(contexts.counts[shape] - result.contexts)
     return [result for result in results if result.contexts]
