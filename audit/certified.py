@@ -1,6 +1,5 @@
 """Certificates that the audit shows: small models, lists and bases, groups of seeds; and what is wrong."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,10 +13,8 @@ from abc_nb.certificates.certify import contexts_of
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
-from abc_nb.runs import store
 from abc_nb.runs.store import Run
-from abc_nb.show.titles import of_task
-from abc_nb.specs.experiment import LANGUAGE, Name
+from abc_nb.specs.experiment import Name
 from abc_nb.specs.models import known
 from abc_nb.specs.names import ARITHMETIC, LISTS
 from abc_nb.specs.spec import Spec, spec
@@ -31,25 +28,6 @@ from audit.studies import ABLATED, BASES, GROUPS, STUDIES
 EVERY = ("abs", "exact", "window-cyclic-practised", *PRACTISED_MODELS[1:])
 TABLES_PRACTISED = tuple(name for name, model in TABLES.items() if model.practised)
 WRONG = ["task", "model", "seed", "problem", "answer", "right"]
-
-
-def uncertified(method: str) -> dict[str, int]:
-    """How many shipped models of a method, `abs` or `abc`, are not certified after practice: of all seeds and bases.
-
-    By kind: language models, of which every form has to be certified; decoder-only ones; others by their task. Models
-    under the sparsest lines are left out, since each is a second attempt at one that is counted.
-    """
-    counts = Counter[str]()
-    for record in store.records("shipped", '"practi'):
-        practised = {"practice", "practised"} & record["facts"].keys()
-        certificates = record.get("certificates", [])
-        proven = certificates and all(each["certified"] for each in certificates)
-        words = record["model"].split("-")
-        if practised and not proven and method in words and "sparse" not in words:
-            alone = "decoder" in words
-            other = "decoder-only" if alone else of_task(record["task"])
-            counts["language model" if record["task"] == LANGUAGE else other] += 1
-    return dict(counts)
 
 
 def smallest(found: Results) -> pd.DataFrame:

@@ -19,7 +19,6 @@ from abc_nb.analysis import certified
 from abc_nb.common import paths
 from abc_nb.runs import store
 from abc_nb.specs.names import ARITHMETIC
-from audit import certified as audited
 from audit import ledger, report
 from audit.results import Results
 from audit.studies import GROUPS
@@ -139,11 +138,6 @@ def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
     before = certified.practice(fresh).groupby("model").before.sum()
     some, other = (40 - before[model] or "none" for model in ("abs", "abc"))
     assert f"Practice was needed for {some} of the 40 ABS models, and for {other} of the 40 ABC models." in readme
-    left = audited.uncertified("abc")
-    page = "notebooks/audit/a5_certificates.ipynb"
-    others = f"Of all other practised ABC models {sum(left.values())} have no certificate ([a5]({page})): "
-    others += "{Parity} of Parity and {decoder-only} decoder-only ones have more contexts than were tried."
-    assert others.format_map(left) in readme
     verdicts = ledger.ledger("quick").verdict.value_counts()
     judged = verdicts.drop("definition").sum()
     counts = f"Of the paper's {judged} claims {verdicts['holds']} hold as they stand and "
