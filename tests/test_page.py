@@ -250,9 +250,13 @@ def test_the_shortest_wrong_sum_is_got_wrong_and_typed_into_the_first_scene(page
     result = page.evaluate("adder.result")
     a, b = map(int, result["sum"]["text"].split("+"))
     assert result["answer"] != digits(a + b, result["sum"]["places"])
+    lengths = "tried(adder.model, Draw.contexts.all).wrong.map((context) => holding(adder.cells, context).text.length)"
+    assert len(result["sum"]["text"]) == min(page.evaluate(lengths))
     assert page.locator("#sum").input_value() == result["sum"]["text"]
     expect(page.locator("#yours-verdict")).to_contain_text("wrong")
     expect(page.locator("#abc-verdict")).to_contain_text(f"right: {a + b}")
+    page.get_by_role("button", name="by hand").click()
+    expect(page.locator("#yours")).to_be_hidden()  # the page's model again
 
 
 def test_a_broken_model_errs_in_the_shown_sum_and_practice_brings_the_proof_back(page: Page) -> None:

@@ -92,17 +92,24 @@ def drawn(page: Page, html: str) -> str:
     return html.replace('id="map-still"', f'id="map-still" src="{table}"', 1)
 
 
+MOVED = """([digits, i]) => {
+    const sum = piAndE(digits), answer = wiresAnswer(adder.model, adder.cells, sum);
+    put("hero-picture", cone(sum, adder.cells, answer.slice(0, i), i, { size: 36, gap: 70 }).svg(""));
+}"""
+
+
 def photograph(browser: Browser, html: str, folder: Path) -> None:
-    """The cone as it moves, and a picture of each scene as a notebook's frame shows it."""
+    """The cone as it moves in a short sum and in a long one, and each scene as a notebook's frame has it."""
     cone = browser.new_page(viewport={"width": 1100, "height": 900}, device_scale_factor=1.5)
     cone.set_content(html)
-    taken = list[Image.Image]()
-    for place in range(14):  # a sum of thirteen digits is written, from its units on
-        cone.evaluate("place => Cone.show(Cone.sum, place)", place)
-        taken.append(Image.open(io.BytesIO(cone.locator("#cone-picture").screenshot())).convert("RGB"))
+    taken, times = list[Image.Image](), list[int]()  # milliseconds
+    for digits in (6, 20):
+        for place in range(digits + 1):
+            cone.evaluate(MOVED, [digits, place])
+            taken.append(Image.open(io.BytesIO(cone.locator("#hero-picture").screenshot())).convert("RGB"))
+        times += [700] * digits + [2000]
     colors = taken[len(taken) // 2].quantize(32, Image.Quantize.FASTOCTREE)
     first, *others = (picture.quantize(palette=colors, dither=Image.Dither.NONE) for picture in taken)
-    times = [900] * len(others) + [2500]  # milliseconds
     first.save(folder / "cone.gif", save_all=True, append_images=others, duration=times, loop=0)
     (folder / "scenes").mkdir(exist_ok=True)
     for name in SHOWN:

@@ -23,7 +23,7 @@ const Break = {
     if (this.wanted === null) byId("level").value = level;
     put("level-out", `${(level * 100).toFixed(2)}% of the weights’ size${rounds.length ? ", then practice" : ""}`);
     put("broken", (rounds.length ? `${rounds.map(count).join(" wrong, then ")} wrong. ` : "") + (wrong
-      ? `${result.passed ? `Of 1,000 random sums of six digits ${count(result.passed)} are right. ` : ""}${inRed(`${count(wrong)} of ${count(n)} contexts ${wrong > 1 ? "are" : "is"} wrong.`)} The model errs in every sum in which ${wrong > 1 ? "one of them" : "this one"} occurs. ${twins ? "Practice cannot help, since two sums look alike under these lines; “by hand” in scene 2 brings back the proven model. " : ""}The shortest:`
+      ? `${result.passed >= 0 ? `Of 1,000 random sums of six digits ${count(result.passed)} are right. ` : ""}${inRed(`${count(wrong)} of ${count(n)} contexts ${wrong > 1 ? "are" : "is"} wrong.`)} The model errs in every sum in which ${wrong > 1 ? "one of them" : "this one"} occurs. ${twins ? "Practice cannot help, since two sums look alike under these lines; “by hand” in scene 2 brings back the proven model. " : ""}The shortest found:`
       : `${count(n)} contexts, none wrong, the smallest margin is ${margin.toPrecision(3)}. ${proven("sum of every length")}`));
     put("break-picture", cone(sum, adder.cells, answer ?? right, sum.i ?? 3, { gap: 60, size: 40 }).svg(`${sum.text} by the disturbed model`));
     put("break-said", answer ? `${sum.text} = ${inRed(written(answer))}; right is ${written(right)}.`

@@ -51,7 +51,7 @@ const Draw = {
       <figcaption>${sum.text} = ${written(rightTokens(sum))}, so <b>?</b> is ${sum.i < sum.places ? rightTokens(sum)[sum.i] : "the end"}</figcaption></figure>`).join(""));
     put("proof", contexts && !contexts.twins ? "Nothing is trained under these lines yet." : "");
     if (shipped) this.tell(SHIPPED.result), byId("proof").prepend("Trained earlier. ");
-    if (shipped && adder !== SHIPPED) (adder = SHIPPED), Break.start(), Type.draw();
+    if (shipped && adder !== SHIPPED) (adder = SHIPPED), (byId("yours").hidden = true), Break.start(), Type.draw();
     this.draw(focus);
     this.chart();
     this.buttons();
@@ -117,8 +117,8 @@ const Draw = {
   tell({ count: n, wrong, margin, bits, sum, answer, seconds, largest }) {
     const tried = `All <b>${count(n)}</b> contexts tried in ${seconds.toFixed(2)} s, with weights rounded to ${bits} bits.`;
     const digits = this.contexts?.all.reduce((most, { shape }) => Math.max(most, shape.places - 1), 0);
-    put("proof", wrong ? `${tried} ${inRed(`${count(wrong)} are wrong.`)} The shortest sum in which one occurs: <span class="wrong big">${sum.text} = ${written(answer)}</span>
-      <small>Right is ${written(rightTokens(sum))}. <a href="#type">Scene 1</a> shows it.</small>`
+    put("proof", wrong ? `${tried} ${inRed(`${count(wrong)} are wrong.`)} The shortest sum found in which one occurs: <span class="wrong big">${sum.text} = ${written(answer)}</span>
+      <small>Right is ${written(rightTokens(sum))}. <a href="#type">Scene 1</a> shows it.${this.contexts?.twins ? "" : " Go on with its training, or let it practise what is wrong."}</small>`
       : `${tried} None is wrong; the right token leads by at least ${margin.toPrecision(3)}, the <em>margin</em>. <span class="big">${proven("sum of every length")}</span> Each context occurs in a sum of numbers of at most ${digits} digits, zeros in front included. So a model that adds all of those right adds <em>all</em> numbers right. <small>All numbers here are whole multiples of one small unit, and no sum of them exceeds 2<sup>${Math.ceil(Math.log2(largest))}</sup> units. Up to 2<sup>53</sup> a browser does not round.</small>`);
   },
   // How many contexts are wrong, and the share of sums that are right at three lengths, over the steps of training.

@@ -67,8 +67,7 @@ class Board {
   }
   svg(label, handles = "") {
     const { width, height, boxes, wires, texts } = this, least = Math.min(width, this.sum.places * 14);
-    return `<svg viewBox="0 0 ${width} ${height}" style="max-width:${width}px;min-width:${least}px" role="img"
-      aria-label="${label}">${boxes}${wires}${texts}${handles}</svg>`;
+    return `<svg viewBox="0 0 ${width} ${height}" style="max-width:${width}px;min-width:${least}px" role="img" aria-label="${label}">${boxes}${wires}${texts}${handles}</svg>`;
   }
 }
 

@@ -14,6 +14,7 @@ const Table = {
   typed() {
     const factors = ["first", "second"].map((id) => byId(id).value.trim()), fine = factors.every((text) => /^\d{1,12}$/.test(text));
     put("table-error", fine ? "" : "Two factors of one to twelve digits, please.");
+    byId("table-picture").style.opacity = byId("four").style.opacity = fine ? 1 : 0.25;
     if (!fine) return put("table-result", "");
     const [a, b] = factors.map((text) => [...text].reverse().map(Number)), exact = String(BigInt(factors[0]) * BigInt(factors[1]));
     const table = productTable(a, b, (four) => product.says(four)), said = productOf(table);
@@ -52,9 +53,10 @@ const Table = {
       [mx + 8, my - 20, x(c) + 10, y(-1) + 16], [mx + 20, my + 15, x(-1) - 14, my + 15],
       [mx - 12, my - 20, mx - 12, my - s + 14], [mx + 20, my - 4, mx + s - 15, my - 4],
     ].map(([x0, y0, x1, y1], h) => (four[h] === BLANK ? "" : `<path class="wire" d="M${x0},${y0}L${x1},${y1}" stroke="${COLORS[h]}"
-      stroke-width="3"/><circle cx="${x1}" cy="${y1}" r="5" fill="${COLORS[h]}"/>`));
-    put("table-picture", `<svg viewBox="0 0 ${width} ${height}" style="max-width:${width}px" role="img"
-      aria-label="the table of a product">${[...digits, ...cells, ...wires].join("")}</svg>`);
+      stroke-width="3"/><circle cx="${x1}" cy="${y1}" r="5" fill="${COLORS[h]}"/>`)), picture = byId("table-picture");
+    picture.innerHTML = `<svg viewBox="0 0 ${width} ${height}" style="max-width:${width}px;min-width:${0.6 * width}px" role="img"
+      aria-label="the table of a product">${[...digits, ...cells, ...wires].join("")}</svg>`;
+    picture.scrollLeft = (mx / width) * picture.scrollWidth - picture.clientWidth / 2;
   },
   async tryAll() {
     byId("try-product").disabled = true;

@@ -8,11 +8,7 @@ class Training {
   once() {
     const { model, gradient, mean, square } = this, batch = this.batch(this.random), step = ++this.step;
     gradient.fill(0);
-    this.loss = 0;
-    for (const { seen, right } of batch) {
-      model.forward(seen);
-      this.loss += model.backward(seen, right, 1 / batch.length, this.G) / batch.length;
-    }
+    for (const { seen, right } of batch) model.forward(seen), model.backward(seen, right, 1 / batch.length, this.G);
     const clip = Math.min(1, gradient.reduce((sum, g) => sum + g * g, 0) ** -0.5);
     const rate = this.rate * Math.min(1, step / 50, 2 - (2 * step) / this.steps + 1e-3);
     for (let i = 0; i < model.size; i++) {

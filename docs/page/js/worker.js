@@ -16,7 +16,8 @@ function proved(model, cells, contexts = allContexts(cells)) {
   const began = performance.now(), weights = model.weights.slice();
   let bits = 8;
   while (model.round(bits).largestSum() >= 2 ** 53) model.weights.set(weights), bits--;
-  const { wrong, margin } = tried(model, contexts.all), sum = wrong.length ? holding(cells, wrong[0]) : null;
+  const { wrong, margin } = tried(model, contexts.all), sums = wrong.slice(0, 3000).map((context) => holding(cells, context));
+  const sum = sums.sort((one, other) => one.text.length - other.text.length)[0] ?? null;
   const result = { count: contexts.all.length, wrong: wrong.length, margin, bits, seconds: seconds(began), largest: model.largestSum() };
   return { ...result, unit: model.unit, sum, answer: sum && wiresAnswer(model, cells, sum), extra: wrong, weights: model.weights, twins: Boolean(contexts.twins) };
 }
