@@ -143,9 +143,9 @@ class NumberContexts(PlaceContexts):
             raise InputError(
                 f"no certificate for problems written {sampler.arrangement}: its contexts go from the units up"
             )
-        task, index = sampler.task, period(config.position)
+        self.sampler, self.near, task = sampler, furthest(config.bias) + MARGIN, sampler.task
+        index = period(config.position)
         super().__init__(config, task, task.token, SOS, EOS)
-        self.sampler, self.near = sampler, furthest(config.bias) + MARGIN
         self.apart = 2 * self.near * config.decoder_layers + self.automaton.settled() + 1 + index
         self.narrowest = single(task.width(1, sampler.regime))
         self.widest = max(self.narrowest + index - 1, 2 * self.apart)

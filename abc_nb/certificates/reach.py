@@ -62,7 +62,7 @@ def furthest(bias: Bias) -> int:
     elif type(bias) is Lines:
         largest = max((abs(line.offset) for line in bias.lines), default=0)
     else:  # also what derives from them, and may open other keys
-        raise unbounded_error(type(bias).__name__)
+        raise unbounded_error(f"the bias {type(bias).__name__}")
     if largest > FURTHEST:
         raise InputError(f"no certificate for a bias that reaches {largest} columns far: at most {FURTHEST} are tried")
     return largest
@@ -70,7 +70,7 @@ def furthest(bias: Bias) -> int:
 
 def unbounded_error(name: str) -> InputError:
     return InputError(
-        f"no certificate for attention under {name}: nothing bounds what an output looks at, so that no finite set of "
+        f"no certificate under {name}: nothing bounds what an output looks at, so that no finite set of "
         "contexts covers every length; choose a model under a window or lines"
     )
 
