@@ -25,7 +25,14 @@ def load(name: str | Name, seed: int = 0, profile: str = "quick", changes: Seque
     return run
 
 
-def answer(name: str, expression: str, seed: int = 0, profile: str = "quick", trace: bool = False) -> str:
+def answer(
+    name: str,
+    expression: str,
+    seed: int = 0,
+    profile: str = "quick",
+    trace: bool = False,
+    changes: Sequence[str] = (),
+) -> str:
     """What the trained model answers, decoding greedily: `answer("addition-vanilla", "123+456")`.
 
     Of a language model it is the answer to each problem in a text, a line each. With `trace` it is all that the model
@@ -33,7 +40,7 @@ def answer(name: str, expression: str, seed: int = 0, profile: str = "quick", tr
     """
     if not isinstance(expression, str):
         raise InputError(f"{expression!r} is no problem: give text, as in '123+456'")
-    run = load(name, seed, profile)
+    run = load(name, seed, profile, changes)
     return next(run.spec.answers(run.model(), [expression], trace))
 
 

@@ -56,7 +56,8 @@ def list_(arguments: Namespace) -> None:
         known = (as_ranges([run.seed for run in own]) for own in (runs, [run for run in runs if run.weights]))
         rows.append((experiment.name, *known, experiment.title))
     frame = pd.DataFrame(rows, columns=["experiment", "seeds", "with weights", "model"])
-    print(frame.to_markdown(index=False, tablefmt="plain", disable_numparse=True))
+    left = [f"{{:<{max(map(len, (name, *frame[name])))}}}".format for name in frame.columns]
+    print(frame.to_string(index=False, justify="left", formatters=left))
     if advice := store.advice_if_incomplete():
         warnings.warn(f"not all results are here: train some{advice}", stacklevel=2)
 

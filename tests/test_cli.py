@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -86,6 +87,9 @@ def test_shipped_runs_come_with_weights_only_if_asked_and_list_says_which_have_t
     else:
         with pytest.raises(InputError, match="was shipped without its weights: run `abc-nb train addition-vanilla"):
             shipped.model()
+    changed = replace(vanilla, spec=replace(vanilla.spec, changes=("training.steps=7",)))
+    assert store.ship(changed, bool(options)) == folders.shipped
+    assert len([*folders.shipped.glob("weights/*")]) == 2 * bool(options), "a changed one has a file of its own"
     _, line = output(capsys, "list", "addition-vanilla", *SMOKE).splitlines()
     assert line.partition("Addition")[0].split()[1:] == ["0"] * (1 + bool(options))
 

@@ -15,7 +15,7 @@ from abc_nb.runs import store
 from abc_nb.show import pictures
 from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import calibration as calibrating
-from abc_nb.specs.spec import abc_of
+from abc_nb.specs.spec import abc_of, spec
 from abc_nb.training.evaluation import answers
 
 
@@ -46,6 +46,11 @@ def test_the_answer_is_what_compute_gives_and_the_right_one_what_python_gives(st
     wrong = sum(a != b for a, b in zip(decoded.outputs, decoded.expected, strict=True))
     right = sum(int(part) for part in text.split("+"))
     assert said == f"{text.strip()} = {answer} ✗ wrong in {wrong} of {len(decoded.outputs)} tokens; right is {right}"
+
+
+def test_the_answer_of_a_table_is_its_product() -> None:
+    said, _ = explore.ask(AttentionStudy(store.find(spec("n-by-n-abs"), 0), samples=2), "12*34")
+    assert said == "12*34 = 408 ✓ right"
 
 
 def test_a_problem_that_is_too_long_is_one_sentence(study: AttentionStudy) -> None:

@@ -65,6 +65,16 @@ def test_training_goes_on_where_the_loss_is_that_of_the_answer_alone() -> None:
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-4)
 
 
+def test_a_model_is_tested_without_its_dropout() -> None:
+    model, batch = model_of(), SAMPLER.test_batch(3, 20, 0)
+    wanted = hf.exact_match(model.eval(), batch), hf.calibrate_model(model, batch, abc_nb.Calibration(share=0.1)).skill
+    model.train()
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.5
+    found = hf.exact_match(model, batch), hf.calibrate_model(model, batch, abc_nb.Calibration(share=0.1)).skill
+    assert found == wanted and model.training
+
+
 @torch.no_grad()
 def test_lines_are_those_of_the_averages_and_the_sparsest_that_keep_enough() -> None:
     model, batch = model_of().eval(), SAMPLER.calibration_batch(0, 80)

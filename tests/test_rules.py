@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import abc_nb
 from abc_nb import Input, InputError, Rule, Task, cell, operand
-from abc_nb.bias.lines import Lines
+from abc_nb.bias.base import CLOSED
+from abc_nb.bias.lines import Line, Lines
 from abc_nb.certificates.certify import contexts_of
 from abc_nb.certificates.fingerprints import determined
 from abc_nb.common import paths
@@ -148,6 +149,28 @@ def test_a_rule_that_treats_every_second_place_in_another_way_is_refused_before_
     rule = Rule("luhn", luhn, (Input("place", 10),), "0123456789abcdefghij", notation="symbols", said="last")
     with pytest.raises(InputError, match="alternates from place to place for ever; let a token stand for as many"):
         spec_of(rule)
+
+
+def test_equal_symbols_typed_names_and_names_of_tasks_are_told_apart() -> None:
+    """Lines at one of two equal symbols, as in `1+2+3`, open that one; of these the last keeps the symbol's name."""
+
+    def add(carry: Any, *digits: Any) -> tuple[Any, Any]:
+        return (sum(digits) + carry) % 10, (sum(digits) + carry) // 10
+
+    three = Task.of(Rule("three", add, (Input("place", 10),) * 3))
+    layout = three.layout(4)
+    for name, column in (("* 2", 5), ("*", 10)):
+        line = Line("cross", 0, 0, "vertical", name, 0, 0.0)
+        keys = Lines(1, (line,), empty="closed").open_keys(layout, "cross", 0)
+        assert keys is not None and {*keys.index[keys.value[0] > CLOSED].tolist()} == {column}
+    with pytest.raises(InputError, match="cannot be written into a text"):
+        Pattern(three, "{a}+{b}+{c}=")
+    items = Task.of(Rule("items", add, (Input("place", 10),) * 2, notation="items", typed={"-1": "4"}))
+    operands = [np.array([[4, 0]]), np.array([[0, 2]])]
+    assert items.typed(operands) == "0 -1 * 2 0"
+    assert all(map(np.array_equal, items.read("0 -1 * 2 0"), operands))
+    with pytest.raises(InputError, match="parity is the name of a task of this package: give the rule another one"):
+        spec_of(Rule("parity", add, (Input("place", 10),)))
 
 
 @pytest.mark.slow

@@ -6,13 +6,16 @@ import re
 import sys
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from abc_nb import Input, InputError, ModelConfig, Task, Transformer
 from abc_nb.bias.base import CLOSED
@@ -23,6 +26,7 @@ from abc_nb.model.positions import Rotary
 from abc_nb.problems.before import RELATIONS, ROOTS
 from abc_nb.problems.spans import VOCABULARY, Pattern, plainly, spans_in, text_tokens
 from abc_nb.specs.language import OPERATIONS, patterns
+from abc_nb.training import writer as writing
 from abc_nb.training.writer import Writer, logits_of_texts, rows_of
 
 HEADS, LAYERS = 5, 2
@@ -174,6 +178,21 @@ def test_writing_with_kept_keys_is_writing_without(seed: int) -> None:
         with torch.no_grad():
             whole = logits_of_texts(own, torch.tensor([text_tokens(text)]), rows_of(own, [text]))[0, -1]
         torch.testing.assert_close(writer.after(text), whole, atol=1e-5, rtol=1e-4)
+
+
+def test_a_writer_that_was_interrupted_knows_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, passes, texts = Writer(model()), writing.passes, ["so 1+2=3; and", "so 1+2=3; or 45+6="]
+
+    def interrupted(*given: Any) -> Iterator[Tensor]:
+        yield next(iter(passes(*given)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writing, "TOKENS_AT_ONCE", 4)
+    before = writer.after(texts[0])
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(writing, "passes", interrupted)
+        writer.after(texts[1])
+    torch.testing.assert_close(writer.after(texts[0]), before, atol=1e-5, rtol=1e-4)
 
 
 @given(texts(), st.sampled_from(PATTERNS), st.integers(0, 10**6))

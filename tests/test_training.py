@@ -80,6 +80,8 @@ def test_a_number_that_a_training_cannot_have_is_refused(name: str, value: float
     with pytest.raises(InputError, match=re.escape(f"a training cannot have {name}={value}: give {least}")):
         replace(SHORT, **{name: value})  # type: ignore[arg-type]
     assert replace(SHORT, warmup=0, learned=2).warmup == 0
+    with pytest.raises(InputError, match="0 is not possible as steps of a OneCycle: give 1 or more"):
+        OneCycle(0, 1, 0.1)
 
 
 LONG = TrainingConfig(steps=110, warmup=10, hold=70, learned=0.9)

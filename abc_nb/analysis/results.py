@@ -40,7 +40,7 @@ PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {  # of notebooks: wh
     "digits": whole(1, 1000),
     "zeros": whole(0, 100),
     "base": whole(2, 16),
-    "seed": whole(0, 2**31),
+    "seed": whole(0, 2**31 - 1),
     "window": whole(0, 8),
     "steps": whole(1, 10**6),
     "share": (lambda value: type(value) in (int, float) and 0 < value <= 1, "give a number above 0, at most 1"),

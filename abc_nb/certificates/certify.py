@@ -160,11 +160,12 @@ class Margins:
         self.known: tuple[Shape, States] | None = None
 
     def __call__(self, shape: Shape, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Of each context, (N,) both; where a number is undefined, nothing is left."""
+        """Of each context, (N,) both; minus infinity where a number is undefined."""
         states = self.states(shape).take(block.values)
         right = torch.from_numpy(block.right).to(states.device)
-        margin, left = (torch.cat(part).double() for part in zip(*states.margins(shape.root, right), strict=True))
-        return margin.cpu().numpy(), left.nan_to_num(-torch.inf, neginf=-torch.inf).cpu().numpy()
+        parts = (torch.cat(part).double() for part in zip(*states.margins(shape.root, right), strict=True))
+        margin, left = (part.nan_to_num(-torch.inf, torch.inf, -torch.inf).cpu().numpy() for part in parts)
+        return margin, left
 
     def states(self, shape: Shape) -> States:
         """What computes the states of a shape; those of the shape before are forgotten."""

@@ -1,4 +1,4 @@
-"""The checksum that ties a certificate to weights: another than `store.checksum`, of a run."""
+"""The checksum that ties a certificate to weights: another than `store.tensors_checksum`, of a run."""
 
 import hashlib
 from collections.abc import Mapping

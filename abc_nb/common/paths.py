@@ -6,13 +6,15 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE.parent
-CHECKOUT = (ROOT / "pyproject.toml").exists()  # or else the package is installed somewhere
 
 
 def is_checkout(folder: Path) -> bool:
     """Whether a folder is a checkout of this project."""
     file = folder / "pyproject.toml"
     return file.is_file() and 'name = "abc-nb"' in file.read_text(encoding="utf-8", errors="replace")
+
+
+CHECKOUT = is_checkout(ROOT)  # or else the package is installed somewhere
 
 
 def home() -> Path:

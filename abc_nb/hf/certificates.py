@@ -107,7 +107,7 @@ def train_until_certified(
     progress = fit(answers, trial.losses(seed), recipe, seed, report=report)
 
     def fit_round(progress: Progress) -> None:
-        again = replace(recipe, steps=steps // 3, rate=rate if progress.round <= QUICK else rate / 5)
+        again = replace(recipe, steps=max(1, steps // 3), rate=rate if progress.round <= QUICK else rate / 5)
         fit(answers, as_rounded(answers, trial.losses(seed)), again, seed, progress=progress, report=report)
 
     return until_certified(answers, trial, fit_round, rounds, progress, report)

@@ -58,11 +58,12 @@ def answer_logits(model: PreTrainedModel, batch: Batch, attached: Attached | Non
     return model(sequence(batch), use_cache=False).logits[:, batch.layout.source_length :]
 
 
-@torch.no_grad()
 def correct_tokens(model: PreTrainedModel, batch: Batch, attached: Attached | None = None) -> Tensor:
     """Which tokens of the answers are right, given those before them: booleans (batch, answer token)."""
-    parts = [part.to(model.device) for part in batch.split(ROWS)]
-    return torch.cat([answer_logits(model, part, attached).argmax(-1) == part.target[:, 1:] for part in parts]).cpu()
+    with evaluating(model) as device:
+        parts = [part.to(device) for part in batch.split(ROWS)]
+        right = [answer_logits(model, part, attached).argmax(-1) == part.target[:, 1:] for part in parts]
+    return torch.cat(right).cpu()
 
 
 def exact_match(model: PreTrainedModel, batch: Batch, attached: Attached | None = None) -> float:

@@ -68,9 +68,10 @@ def read_problem(rule: Rule, vocabulary: Sequence[str], text: str) -> list[Digit
 def parts_of(text: str, operator: str, rule: Rule) -> list[list[str]]:
     """The symbols between operators; without an operator, the text is one operand. InputError if one is missing."""
     parts = [part.strip() for part in (text.split(operator) if operator else [text])]
-    apart, known = spaced(rule), [*rule.alphabet]
+    apart, known = spaced(rule), [*rule.alphabet, *rule.typed]
     signs = [part.split() if apart else [*part] for part in parts]
-    symbols = [[sign if sign in known else sign.lower() for sign in part] for part in signs]
+    names = [[sign if sign in known else sign.lower() for sign in part] for part in signs]
+    symbols = [[rule.typed.get(name, name) for name in part] for part in names]
     kind = ("digit", "number") if rule.notation == "number" else ("symbol", "operand")
     if strange := [sign for part in signs for sign in part if not {sign, sign.lower()} & {*known}]:
         raise InputError(f"{strange[0]!r} is no {kind[0]}")

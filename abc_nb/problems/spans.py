@@ -62,7 +62,8 @@ class Pattern:
         digits = rule.notation != "items" and "".join(rule.alphabet) == DIGITS[: min(self.task.base, 10)]
         # Places are counted from one end.
         one_end = rule.long_operands == 1 or not any(given.from_left for given in rule.inputs)
-        if not digits or not one_end or self.task.table or rule.whole or rule.final_only:
+        possible = digits and one_end and len(rule.inputs) <= 2
+        if not possible or self.task.table or rule.whole or rule.final_only:
             raise InputError(f"{self.task.title} in base {self.task.base} cannot be written into a text")
         ends = self.form.endswith(("}=", ")=")) and self.form.count(EQUALS) == 1
         numbers = len(self.literals) - 1 == len(self.short) and all(self.literals[1:])

@@ -49,7 +49,9 @@ class Task(Widths):
 
     @classmethod
     def of(cls, rule: Rule) -> "Task":
-        """A reader's task, which need not be registered."""
+        """A reader's task, which need not be registered; InputError for the name of one that has other bases."""
+        if rule.name in REGISTRY and rule.base not in REGISTRY[rule.name].bases:
+            raise InputError(f"{rule.name} is the name of a task of this package: give the rule another one")
         return cls(rule.name, rule.base, rule)
 
     def __reduce__(self) -> "tuple[type[Task], tuple[object, ...]]":

@@ -280,7 +280,8 @@ def ship(run: Run, weights: bool, folder: Path | None = None) -> Path:
     """Append a run to the shipped results, with its weights only if asked; gives the folder that has it now."""
     folder, record = folder or paths.SHIPPED, {name: part for name, part in run.record.items() if name != "tensors"}
     if weights:
-        file, prefix = f"weights/{run.key.removesuffix(f'-{run.spec.digest}')}.safetensors", f"seed{run.seed}/"
+        name = run.key if run.spec.changes else run.key.removesuffix(f"-{run.spec.digest}")
+        file, prefix = f"weights/{name}.safetensors", f"seed{run.seed}/"
         write_bytes(folder / file, save({prefix + name: tensor for name, tensor in packed(run.state()).items()}))
         record["tensors"] = [file, prefix]
     with lock("shipped"):

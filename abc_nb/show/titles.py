@@ -42,7 +42,8 @@ def of_task(name: str, base: int | None = None) -> str:
 
 def length_unit(title: str) -> str:
     """What the lengths of a task count, by its title with or without a base."""
-    return next(task.unit for task in map(Task, REGISTRY) if title.partition(", base")[0] == task.title)
+    units = (task.unit for task in map(Task, REGISTRY) if title.partition(", base")[0] == task.title)
+    return next(units, "digits")
 
 
 def with_titles(frame: pd.DataFrame) -> pd.DataFrame:

@@ -97,6 +97,9 @@ class OneCycle:
     clip: float = math.inf
     validate_every: int = 1  # the history has the loss of every step
 
+    def __post_init__(self) -> None:
+        check_fields(self, steps=1, batch=1, rate=0, weight_decay=0, clip=0, validate_every=1)
+
     def optimizers(self, model: nn.Module) -> list[Optimizer]:
         return [AdamW(model.parameters(), self.rate, self.betas, weight_decay=self.weight_decay)]
 

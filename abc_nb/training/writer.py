@@ -45,10 +45,9 @@ class Writer:
         known = min(sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)), self.cache.count)
         if known == len(tokens) and tokens != self.tokens:
             known -= 1  # only the last token's logits are kept
-        self.cache.count = known
+        self.cache.count, self.tokens = known, tokens[:known]
         for part in passes(self.model, ids, spans, self.cache):
-            self.last = part[-1].cpu()
-        self.tokens = tokens
+            self.last, self.tokens = part[-1].cpu(), tokens[: self.cache.count]  # which may be interrupted
         return self.last
 
     def write(self, text: str, most: int, until: str = "") -> str:

@@ -62,7 +62,9 @@ def ask(study: AttentionStudy, text: str) -> tuple[str, Decoded]:
     if places > MOST_PLACES:
         raise InputError(f"a number of {places} digits is too long to be drawn: type at most {MOST_PLACES}")
     decoded = study.example(text)
-    answer, right = (task.write([*map(task.token, tokens)]) for tokens in (decoded.outputs, decoded.expected))
+    answer, right = (
+        task.write([*map(task.token, tokens)], decoded.layout) for tokens in (decoded.outputs, decoded.expected)
+    )
     wrong = decoded.right.count(False)
     judged = f"✗ wrong in {wrong} of {len(decoded.right)} tokens; right is {right}" if wrong else "✓ right"
     return f"{text.strip()} = {answer} {judged}", decoded
