@@ -6,7 +6,7 @@ contexts.py              what a certificate asks of a task: Site (width, step) -
   tables.py, cells.py    of tables: which cells can stand together
   reach.py               which tokens a step depends on, and why finitely many widths show all shapes
   alike.py               contexts with one tree are tried once
-states.py                the states that contexts lead to, each one once; maps.py and few_keys.py make it fast
+states.py                the states that contexts lead to, each one once; few_keys.py makes it fast
 rounding.py              what rounding can change them by; sums.py proves where nothing rounds
 certify.py               tries all contexts: Result of each shape -> Certificate, by checksum.py one of its weights
 counterexamples.py       a problem around a wrong context
