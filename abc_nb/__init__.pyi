@@ -7,9 +7,9 @@ from abc_nb.bias.lines import Lines as Lines
 from abc_nb.calibration.calibrate import PAPER as PAPER
 from abc_nb.calibration.calibrate import Calibration as Calibration
 from abc_nb.calibration.calibrate import calibrate as calibrate
-from abc_nb.calibration.of_model import bias_from_attention as bias_from_attention
-from abc_nb.calibration.of_model import calibrate_model as calibrate_model
-from abc_nb.calibration.of_model import coverage as coverage
+from abc_nb.calibration.calibrate_model import bias_from_attention as bias_from_attention
+from abc_nb.calibration.calibrate_model import calibrate_model as calibrate_model
+from abc_nb.calibration.calibrate_model import coverage as coverage
 from abc_nb.certificates.certify import certify_model as certify_model
 from abc_nb.common.errors import InputError as InputError
 from abc_nb.model.transformer import ModelConfig as ModelConfig

@@ -197,7 +197,7 @@ def count(runs: pd.DataFrame, row: Any) -> Part:
         agrees=meets(runs, row.agrees),
         undecided=meets(runs, row.undecided) if row.undecided else False,
     )
-    named = runs.assign(model=runs.model.map(titles.of_models(runs.model)), task=runs.task.map(titles.of_task))
+    named = runs.assign(model=runs.model.map(titles.model_titles(runs.model)), task=runs.task.map(titles.task_title))
     for field in reversed(re.findall(r"{(\w+)}", row.label)):  # groups stand in the order of the label's first field
         named = named.sort_values(field, key=lambda own: own.map(list(own.unique()).index), kind="stable")
     labels = [row.label.format_map(each) for each in named.to_dict("records")]

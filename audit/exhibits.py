@@ -8,7 +8,7 @@ from IPython.display import Markdown, display
 from matplotlib.figure import Figure
 
 from abc_nb.show import exhibits
-from abc_nb.show.titles import of_model
+from abc_nb.show.titles import model_title
 from abc_nb.specs.experiment import Name
 from audit import DATA, claims, frames, ledger, plots
 from audit.results import Results
@@ -42,7 +42,7 @@ class Exhibits:
     ) -> None:
         """Evaluation rows next to a table of the paper (`table1`, `table3`); readers see `models`, or all."""
         frame = beside_paper(rows, paper)
-        shown = frame[frame.model.isin([of_model(model) for model in models])] if models else frame
+        shown = frame[frame.model.isin([model_title(model) for model in models])] if models else frame
         self.table(name, frame, wide(shown), setting(self.profile, regime))
 
     def by_length(self, name: str, rows: pd.DataFrame, lengths: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ from abc_nb.analysis.results import identity
 from abc_nb.bias.window import Window
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
-from abc_nb.show.titles import of_task, with_titles
+from abc_nb.show.titles import task_title, with_titles
 from abc_nb.specs.experiment import Name
 from abc_nb.specs.models import known
 from abc_nb.specs.names import ARITHMETIC
@@ -67,7 +67,7 @@ def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
     shortest = cells.problem.str.len().groupby([cells.task, cells.model]).rank(method="first") == 1
     cells = with_titles(cells[shortest]).replace({"problem": {"": "none"}})
     table = arranged(cells, ["model", "found by"], "task", cells.problem)
-    return table.reindex(columns=[of_task(task) for task in ARITHMETIC], fill_value="")
+    return table.reindex(columns=[task_title(task) for task in ARITHMETIC], fill_value="")
 
 
 def by_seeds(found: Results) -> pd.DataFrame:

@@ -18,12 +18,12 @@ from abc_nb.problems.tasks import Task, single
 from abc_nb.show.cells import followed
 from abc_nb.show.pictures import CLOSED_COLOR, COLORS, COLUMN_WIDTH, STYLE, heat_map, label_tokens, new_figure, outline
 from abc_nb.show.plots import colors_of, curves, length_axis
-from abc_nb.show.titles import length_unit, of_model, of_task, with_titles
+from abc_nb.show.titles import length_unit, model_title, task_title, with_titles
 from abc_nb.specs.names import ARITHMETIC
 from audit.statistics import ends, percent
 
 PAGE = 7.2  # inches: heads side by side
-USUAL = [of_task(task) for task in ARITHMETIC]  # the order of colours
+USUAL = [task_title(task) for task in ARITHMETIC]  # the order of colours
 
 
 @rc_context(STYLE)
@@ -53,7 +53,7 @@ def by_length(rows: pd.DataFrame) -> Figure:
 @rc_context(STYLE)
 def reach(table: pd.DataFrame, certified: dict[str, str] | None = None) -> Figure:
     """From training to the longest length that holds (columns of `frames.reach`), and on where it is certified."""
-    proven = {f"{of_model(model)}, here": count for model, count in (certified or {}).items()}
+    proven = {f"{model_title(model)}, here": count for model, count in (certified or {}).items()}
     figure, (panel,) = new_figure(size=(1.6 * COLUMN_WIDTH, 0.3 * len(table) + 0.7))
     end = 400 * table.tested.max()
     for row, (system, trained, tested) in enumerate(table[["system", "trained", "tested"]].itertuples(index=False)):
@@ -91,7 +91,7 @@ def flipped(frame: pd.DataFrame) -> Figure:
     figure, (panel,) = new_figure(size=(1.2 * COLUMN_WIDTH, 2.4))
     for color, (model, own) in zip(COLORS, frame.groupby("model", sort=False), strict=False):
         for number, (_, one) in enumerate(own.groupby("seed")):
-            label = of_model(str(model)) if number == 0 else None
+            label = model_title(str(model)) if number == 0 else None
             panel.plot(one.length, one.change, color=color, linewidth=1.2, marker=".", label=label)
     panel.axvspan(4, max(map(single, Task("parity").training_widths("tight", 1))), color="0.9", zorder=0)
     panel.set(

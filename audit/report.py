@@ -11,7 +11,7 @@ from abc_nb.analysis import certified
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.runs.store import Run
-from abc_nb.show.titles import of_models
+from abc_nb.show.titles import model_titles
 from abc_nb.specs.models import known
 from abc_nb.specs.names import ARITHMETIC
 from audit import DATA
@@ -22,7 +22,7 @@ from audit.statistics import percent
 from audit.studies import names_of, studies_of
 
 SHOWN_LENGTHS = (6, 10, 60)
-ROWS = of_models(["vanilla", "abs", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc"])
+ROWS = model_titles(["vanilla", "abs", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc"])
 ROWS["vanilla"] += " (plain model)"
 LENGTHS = (6, 60, 200)
 

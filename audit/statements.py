@@ -18,7 +18,7 @@ from abc_nb.common.files import write_text
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
-from abc_nb.show.titles import of_models, of_task
+from abc_nb.show.titles import model_titles, task_title
 from abc_nb.specs.experiment import Name
 from abc_nb.specs.names import train_command
 from abc_nb.specs.recipes import TABLE
@@ -101,7 +101,7 @@ def statements(profile: str, seeds: Sequence[int]) -> list[Statement]:
     every = sorted({record["seed"] for origin in store.ANYWHERE for record in store.records(origin)} | {*seeds})
     shipped, here = Results(profile, "shipped", every), Results(profile, "runs", seeds)
     names = stated(profile)
-    titles = of_models(name.model for name in names)
+    titles = model_titles(name.model for name in names)
     tables = certified.certificates_table(shipped), certified.certificates_table(here)
     proven = [name for name in names if spec(name, profile).practice]
     return [*of_tests(names, titles, shipped, here), *of_certificates(list(names), proven, titles, *tables)]
@@ -116,7 +116,7 @@ def of_tests(names: dict[Name, str], titles: dict[str, str], shipped: Results, h
         for length, seed, count in sorted(made):
             counts = [theirs for tested, _, theirs in known if tested == length]
             if counts and length in (LONG if task.table else SHORT):
-                what = f"{titles[name.model]}, {of_task(name.task)}, {length} {task.unit}, seed {seed}"
+                what = f"{titles[name.model]}, {task_title(name.task)}, {length} {task.unit}, seed {seed}"
                 yield Statement(what, counts, count, advice)
 
 
@@ -132,7 +132,7 @@ def of_certificates(
 
     Each task alone of models that were trained until `proven`, else all together.
     """
-    groups = {f"{titles[name.model]}, {of_task(name.task)}, certified where tried": [name] for name in proven}
+    groups = {f"{titles[name.model]}, {task_title(name.task)}, certified where tried": [name] for name in proven}
     for name in [name for name in names if name not in proven]:
         groups.setdefault(f"{titles[name.model]}, all tasks, certified where tried", []).append(name)
     for what, group in groups.items():

@@ -7,7 +7,7 @@ import pandas as pd
 from abc_nb.analysis.results import identity
 from abc_nb.bias.lines import cells_of
 from abc_nb.runs.store import Run
-from abc_nb.show.titles import of_task, with_titles
+from abc_nb.show.titles import task_title, with_titles
 from abc_nb.specs.models import BEFORE, UNPRACTISED, known
 from abc_nb.specs.names import ARITHMETIC
 from abc_nb.specs.recipes import PLAIN, PROFILES, TABLE
@@ -76,7 +76,7 @@ def at_sixty(rows: pd.DataFrame, least: int = 1) -> pd.DataFrame:
     counts = rows.accuracy.ge(BAR).groupby([rows.model, rows.task], sort=False).agg(["sum", "size"])
     counts = counts[counts["sum"].groupby("model").transform("sum") >= least]
     cells = (counts["sum"].astype(str) + " of " + counts["size"].astype(str)).unstack(fill_value="")
-    return cells[[task for task in ARITHMETIC if task in cells]].rename(columns=of_task).rename_axis(columns=None)
+    return cells[[task for task in ARITHMETIC if task in cells]].rename(columns=task_title).rename_axis(columns=None)
 
 
 def setting(profile: str, regime: str = "") -> str:
@@ -148,7 +148,7 @@ def by_reading(table: pd.DataFrame) -> pd.DataFrame:
     keys = ["layers", "embedding size", "batch", "regime", "reading"]
     rows = []
     for where, own in table.groupby(keys, sort=False):
-        row = dict(zip(keys, where, strict=True)) | {"tasks": ", ".join(map(of_task, own.task.unique()))}
+        row = dict(zip(keys, where, strict=True)) | {"tasks": ", ".join(map(task_title, own.task.unique()))}
         row |= {"runs": len(own)} | {name: ends(sorted(own[name]), "–") for name in ("lines", "short")}
         shares = {title: sorted(100 * own[name].dropna()) for name, title in SHARES.items()}
         rows.append(row | {title: ends([*map(percent, own)], "–") for title, own in shares.items()})

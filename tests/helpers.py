@@ -18,8 +18,8 @@ from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.spans import VOCABULARY
 from abc_nb.problems.tasks import Task
+from abc_nb.problems.text import VOCABULARY
 from abc_nb.runs.store import TABLES, Run
 from abc_nb.specs.experiment import Name
 from abc_nb.specs.spec import Spec, spec

@@ -14,12 +14,12 @@ from helpers import SAMPLER, TINY, build, integers
 
 import abc_nb
 from abc_nb.analysis import wiring
-from abc_nb.analysis.contexts import contexts_met
+from abc_nb.analysis.contexts_met import contexts_met
 from abc_nb.analysis.results import Results
 from abc_nb.api import load
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import Line, Lines
-from abc_nb.calibration.of_model import as_mask
+from abc_nb.calibration.calibrate_model import as_mask
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import Relative
 from abc_nb.problems.drawing import training_operands

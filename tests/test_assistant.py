@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from abc_nb.bias.sequence import dense_bias
-from abc_nb.bias.spans import SpanLines
+from abc_nb.bias.text import SpanLines
 from abc_nb.certificates.practice import Practised
-from abc_nb.certificates.spans import SpanContexts
+from abc_nb.certificates.text import SpanContexts
 from abc_nb.common.errors import InputError
 from abc_nb.hf.certificates import AllAnswers, random_contexts, train_until_certified
 from abc_nb.problems.sampling import generator
-from abc_nb.problems.spans import Pattern, spans_in
 from abc_nb.problems.tasks import Task
+from abc_nb.problems.text import Pattern, spans_in
 from abc_nb.specs.language import OPERATIONS, patterns
 from examples.smollm2 import public, smollm2
 from examples.smollm2.path import Calculator, Path

@@ -12,7 +12,7 @@ from torch import Tensor
 from abc_nb.bias import Line, Lines
 from abc_nb.bias.alibi import ALiBi
 from abc_nb.bias.base import Attention, Bias, Causal
-from abc_nb.bias.spans import SpanLines
+from abc_nb.bias.text import SpanLines
 from abc_nb.bias.window import Sides, Window
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Record

@@ -17,7 +17,7 @@ from abc_nb.bias.base import Attention, key_count
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.window import Window
 from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate
-from abc_nb.calibration.of_model import (
+from abc_nb.calibration.calibrate_model import (
     SHARES,
     as_mask,
     average_attention,

@@ -8,15 +8,15 @@ import torch
 from test_spans import PATTERNS, model
 
 from abc_nb import InputError, Task
-from abc_nb.bias.spans import SpanLines
+from abc_nb.bias.text import SpanLines
 from abc_nb.certificates.certify import certify_contexts, results_of
 from abc_nb.certificates.rounding import Rounding
-from abc_nb.certificates.spans import SpanContexts
 from abc_nb.certificates.states import States
+from abc_nb.certificates.text import SpanContexts
 from abc_nb.language.mixture import piece, texts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch
-from abc_nb.problems.spans import END, EQUALS, Pattern, spans_in, text_tokens
+from abc_nb.problems.text import END, EQUALS, Pattern, spans_in, text_tokens
 from abc_nb.training.writer import Writer
 
 SMALL = (

@@ -15,21 +15,21 @@ from torch.testing import assert_close
 from abc_nb import InputError, Task
 from abc_nb.bias import Line, Lines
 from abc_nb.bias.lines import keys_of, of_keys
-from abc_nb.bias.spans import ITSELF
+from abc_nb.bias.text import ITSELF
 from abc_nb.certificates.contexts import Contexts, Node, Shape
 from abc_nb.certificates.fingerprints import determined
 from abc_nb.certificates.places import NumberContexts, PlaceContexts
 from abc_nb.certificates.rounding import Unbounded
-from abc_nb.certificates.spans import SpanContexts
 from abc_nb.certificates.states import States
 from abc_nb.certificates.tables import TableContexts
+from abc_nb.certificates.text import SpanContexts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.catalogue import carried
 from abc_nb.problems.machines import elementary
 from abc_nb.problems.rules import Input, Rule
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.spans import END, VOCABULARY, Pattern, text_tokens
 from abc_nb.problems.tasks import Width
+from abc_nb.problems.text import END, VOCABULARY, Pattern, text_tokens
 from abc_nb.taught import spec_of
 from abc_nb.training.evaluation import evaluating
 

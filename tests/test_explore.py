@@ -9,7 +9,7 @@ from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import cells_of
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.calibration.of_model import calibrate_model
+from abc_nb.calibration.calibrate_model import calibrate_model
 from abc_nb.common.errors import InputError
 from abc_nb.runs import store
 from abc_nb.show import pictures

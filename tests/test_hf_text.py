@@ -25,13 +25,13 @@ from abc_nb import InputError
 from abc_nb.bias import Bias, Lines
 from abc_nb.bias.base import causal_rows
 from abc_nb.bias.sequence import token_count
-from abc_nb.bias.spans import SpanLines, positions
+from abc_nb.bias.text import SpanLines, positions
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.spans import END, Pattern, spans_in
+from abc_nb.problems.text import END, Pattern, spans_in
 
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
-Attending = pytest.importorskip("abc_nb.hf.contexts").Attending
+Attending = pytest.importorskip("abc_nb.hf.answers").Attending
 
 PAD = 0
 TOKENIZER = one_token_a_character()

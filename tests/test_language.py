@@ -17,7 +17,7 @@ from helpers import assert_same_result, never
 from test_spans import PATTERNS, model
 
 from abc_nb import InputError, api, cli
-from abc_nb.bias.spans import SpanLines
+from abc_nb.bias.text import SpanLines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.language import calibration
 from abc_nb.language.answering import problems_of, spoken
@@ -25,7 +25,7 @@ from abc_nb.language.calibration import calibrate_text
 from abc_nb.language.mixture import Mixture, solved, texts
 from abc_nb.language.training import Rows, text_loss, token_losses, training_on_text
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.spans import spans_in, text_of
+from abc_nb.problems.text import spans_in, text_of
 from abc_nb.runs import runner, store
 from abc_nb.specs.language import HEADS, LAYERS, LanguageSpec, language_models, patterns
 from abc_nb.specs.spec import spec

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from abc_nb.bias.base import Attention
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.calibration.of_model import bias_from_attention
+from abc_nb.calibration.calibrate_model import bias_from_attention
 from abc_nb.problems.layouts import unary
 
 WIDTH, HEADS, LAYERS, TRAINED = 64, 4, 2, 7  # places, the first of which is zero

@@ -22,8 +22,8 @@ from abc_nb.common.config import from_data, to_data
 from abc_nb.problems.automaton import automaton_of
 from abc_nb.problems.machines import elementary, turing
 from abc_nb.problems.rules import EDGE
-from abc_nb.problems.spans import Pattern, spans_in
 from abc_nb.problems.tasks import REGISTRY
+from abc_nb.problems.text import Pattern, spans_in
 from abc_nb.specs.spec import specify_task
 from abc_nb.taught import Widest, read_out, spec_of
 

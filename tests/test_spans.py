@@ -19,12 +19,12 @@ from torch import Tensor
 
 from abc_nb import Input, InputError, ModelConfig, Task, Transformer
 from abc_nb.bias.base import CLOSED
-from abc_nb.bias.spans import SpanLines, positions
+from abc_nb.bias.text import SpanLines, positions
 from abc_nb.language.mixture import Mixture, draw, piece, solved, write_in
 from abc_nb.language.mixture import texts as training_texts
 from abc_nb.model.positions import Rotary
 from abc_nb.problems.before import RELATIONS, ROOTS
-from abc_nb.problems.spans import VOCABULARY, Pattern, plainly, spans_in, text_tokens
+from abc_nb.problems.text import VOCABULARY, Pattern, plainly, spans_in, text_tokens
 from abc_nb.specs.language import OPERATIONS, patterns
 from abc_nb.training import writer as writing
 from abc_nb.training.writer import Writer, logits_of_texts, rows_of

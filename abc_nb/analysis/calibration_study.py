@@ -10,7 +10,7 @@ from torch import Tensor
 
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines, cells_of
-from abc_nb.calibration.of_model import Averages, average_attention
+from abc_nb.calibration.calibrate_model import Averages, average_attention
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout

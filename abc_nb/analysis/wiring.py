@@ -10,7 +10,7 @@ import pandas as pd
 
 from abc_nb.analysis.results import Results
 from abc_nb.bias.lines import Lines
-from abc_nb.calibration.of_model import as_mask
+from abc_nb.calibration.calibrate_model import as_mask
 from abc_nb.runs.store import Run
 from abc_nb.specs.names import ARITHMETIC
 from abc_nb.training.evaluation import evaluate

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.spans import Pattern, ProblemSpan, spans_in
+from abc_nb.problems.text import Pattern, ProblemSpan, spans_in
 
 Attention = Literal["self", "cross", "source"]  # outputs to outputs, outputs to the problem, the problem to itself
 ENCODER_DECODER: tuple[Attention, ...] = ("self", "cross")  # the attentions of an encoder-decoder

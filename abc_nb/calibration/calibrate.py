@@ -33,8 +33,8 @@ Kept = tuple[Tensor, Tensor]  # (head, line) each: whether a line is kept, and i
 class Calibration:
     """How lines are read out of attention; by default this package's way.
 
-    Several thresholds are tried, in `of_model.sparsest`, and judged by the digits that the plain model gets right
-    under the lines; of `Determining`, and of every language model, by whether what is seen decides the token.
+    Several thresholds are tried, in `calibrate_model.sparsest`, and judged by the digits that the plain model gets
+    right under the lines; of `Determining`, and of every language model, by whether what is seen decides the token.
     """
 
     # What is averaged, and so the unit of a line's value; "mask": weights, and every line's value is zero.

@@ -2,7 +2,7 @@
 
 contexts.py              what a certificate asks of a task: Site (width, step) -> Shape -> Block of contexts
   places.py              of numbers and lists; walks.py lists the contexts of their shapes
-  spans.py               of problems in a text
+  text.py                of problems in a text
   tables.py, cells.py    of tables: which cells can stand together
   reach.py               which tokens a step depends on, and why finitely many widths show all shapes
   alike.py               contexts with one tree are tried once

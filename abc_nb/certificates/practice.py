@@ -38,7 +38,7 @@ from abc_nb.problems.digits import is_below
 from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.fit import LossOfStep, Progress, Report, fit
-from abc_nb.training.problems import Problems, loss_of, losses_in_parts, phases
+from abc_nb.training.problems import ProblemLosses, loss_of, losses_in_parts, phases
 from abc_nb.training.recipe import TrainingConfig, Validation
 
 CONTEXTS_A_STEP = 300_000  # of practice, at most: a model with more is neither rounded nor practised
@@ -174,7 +174,7 @@ def loss_of_contexts(model: Transformer, shape: Shape, block: Block) -> Tensor:
 
 
 class ToPractise:
-    """Problems of training that hold contexts to practise, of all rounds so far, lest they are forgotten.
+    """ProblemLosses of training that hold contexts to practise, of all rounds so far, lest they are forgotten.
 
     Every second batch is as in training; the others have the width of a problem to practise, and hold such.
     """
@@ -258,7 +258,7 @@ def practise(
     """
     contexts = contexts or contexts_to_practise(model, sampler, recipe, rounds)
     trial, practice = AllContexts(model, [contexts]), ToPractise(model, contexts, recipe, seed)
-    problems = Problems(model, sampler, recipe, seed)
+    problems = ProblemLosses(model, sampler, recipe, seed)
 
     largest = OF_FEW if model.config.norm == "none" else LARGEST_WEIGHT
 
@@ -304,7 +304,7 @@ def as_rounded(model: nn.Module, losses: LossOfStep, largest: int = LARGEST_WEIG
     return of_step
 
 
-def first_row(problems: Problems) -> Validation:
+def first_row(problems: ProblemLosses) -> Validation:
     """The first row of the history: the model before practice, with its loss on held-out problems."""
     with evaluating(problems.model) as device:
         losses = [loss_of(problems.model, batch.to(device))[0] for batch in problems.held_out]

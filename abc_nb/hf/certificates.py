@@ -1,6 +1,6 @@
 """Certifying a model of `transformers`, and training it on contexts until it is certified.
 
-Contexts are those of `certificates.spans`, so a certificate holds for numbers of any lengths, and for any text around
+Contexts are those of `certificates.text`, so a certificate holds for numbers of any lengths, and for any text around
 them, since answers see none of it. Each is tried against the whole vocabulary. What rounding can change is not bounded
 here, as it is for this package's own layers: the narrowest contexts are computed again in float64, and the certificate
 says how far float32 is from that. Text is not trained on.
@@ -23,12 +23,12 @@ from tqdm.auto import tqdm
 from abc_nb.bias.base import CLOSED
 from abc_nb.certificates.contexts import Block, Shape
 from abc_nb.certificates.practice import QUICK, Practised, as_rounded, until_certified
-from abc_nb.certificates.spans import SpanContexts
-from abc_nb.hf.contexts import AnswerBlock, Answers, Attending, concatenated
+from abc_nb.certificates.text import SpanContexts
+from abc_nb.hf.answers import AnswerBlock, Answers, Attending, concatenated
 from abc_nb.language.mixture import draw
 from abc_nb.problems.sampling import TRAIN, generator
-from abc_nb.problems.spans import END
 from abc_nb.problems.tasks import TRAINED
+from abc_nb.problems.text import END
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.fit import LossOfStep, Progress, Report, fit
 from abc_nb.training.recipe import OneCycle

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from abc_nb.bias.base import Bias
 from abc_nb.bias.sequence import of_heads
-from abc_nb.bias.spans import positions
+from abc_nb.bias.text import positions
 from abc_nb.common.errors import InputError
 from abc_nb.hf.passes import Pass, SequenceBias, leveled
-from abc_nb.problems.spans import END, EQUALS, Pattern, ProblemSpan, spans_in
+from abc_nb.problems.text import END, EQUALS, Pattern, ProblemSpan, spans_in
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

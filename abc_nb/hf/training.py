@@ -13,7 +13,7 @@ from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.sequence import token_count
 from abc_nb.calibration.calibrate import Calibration, given
-from abc_nb.calibration.of_model import Calibrated, as_mask, sparsest
+from abc_nb.calibration.calibrate_model import Calibrated, as_mask, sparsest
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attach import attached_or_zero
 from abc_nb.hf.handle import Attached

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import END, EQUALS, Pattern, ProblemSpan, plainly, spans_in, text_tokens
+from abc_nb.problems.text import END, EQUALS, Pattern, ProblemSpan, plainly, spans_in, text_tokens
 from abc_nb.training.writer import Writer, check_memory
 
 LIKE_ONE, TAIL = re.compile(r"\d[\d\s.,+\-*/^()]*$"), 60  # what looks like a problem before an `=`, by its last signs

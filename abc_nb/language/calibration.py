@@ -11,17 +11,17 @@ from torch import Tensor
 
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Lines, of_keys
-from abc_nb.bias.spans import ITSELF, SpanLines
+from abc_nb.bias.text import ITSELF, SpanLines
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.calibration.of_model import SHARES, sparsest
+from abc_nb.calibration.calibrate_model import SHARES, sparsest
 from abc_nb.certificates.fingerprints import determined
-from abc_nb.certificates.spans import SpanContexts
+from abc_nb.certificates.text import SpanContexts
 from abc_nb.language.mixture import TextBatch, draw, solved
 from abc_nb.model.attention import Record
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import CALIBRATION, generator
-from abc_nb.problems.spans import END, Pattern
+from abc_nb.problems.text import END, Pattern
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.writer import logits_of_texts, rows_of
 

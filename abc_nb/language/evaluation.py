@@ -11,7 +11,7 @@ import pandas as pd
 from abc_nb.language.mixture import piece, solved, texts, typed_larger_first
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import Pattern, spans_in, text_tokens
+from abc_nb.problems.text import Pattern, spans_in, text_tokens
 from abc_nb.training.evaluation import TEST_SEED, with_intervals
 from abc_nb.training.writer import likeliest
 

@@ -19,8 +19,8 @@ from torch import Tensor
 from abc_nb.common.config import check_fields
 from abc_nb.problems.digits import DIGITS, Digits, varied_digits
 from abc_nb.problems.sampling import TRAIN, VALIDATION, generator
-from abc_nb.problems.spans import END, VOCABULARY, Pattern, text_tokens
 from abc_nb.problems.tasks import TRAINED
+from abc_nb.problems.text import END, VOCABULARY, Pattern, text_tokens
 
 TOGETHER = 40  # paragraphs that follow each other stay together
 HELD_OUT = 10  # every tenth run of paragraphs is held out

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from abc_nb.certificates.contexts import Block, Shape
 from abc_nb.certificates.practice import AllContexts, Practised, as_rounded, loss_of_contexts, until_certified
-from abc_nb.certificates.spans import SpanContexts
+from abc_nb.certificates.text import SpanContexts
 from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture, TextBatch
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import AGAIN, VALIDATION, generator
-from abc_nb.problems.spans import ProblemSpan, spans_in, text_of, text_tokens
+from abc_nb.problems.text import ProblemSpan, spans_in, text_of, text_tokens
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.fit import Progress, Report, Training, fit
 from abc_nb.training.recipe import TrainingConfig, Validation
@@ -36,7 +36,7 @@ def token_losses(model: Transformer, batch: TextBatch) -> tuple[Tensor, Tensor]:
     return losses.view(wanted.shape), predicted.argmax(-1) == wanted
 
 
-class Rows:
+class TextLosses:
     """The loss of every character of a mixture's rows, and its validation; problems missed lately are met again."""
 
     def __init__(self, model: Transformer, mixture: Mixture, recipe: TrainingConfig, seed: int) -> None:
@@ -68,7 +68,7 @@ class Rows:
 
     @cached_property
     def held_out(self) -> list[TextBatch]:
-        """Rows of held-out text with problems."""
+        """TextLosses of held-out text with problems."""
         return self.mixture.validation_batches(self.seed, self.recipe.validation)
 
     def validate(self) -> Validation:
@@ -83,7 +83,7 @@ class Rows:
 
 def training_on_text(model: Transformer, mixture: Mixture, recipe: TrainingConfig, seed: int) -> Training:
     """The training of a language model on a mixture, before its first step."""
-    rows = Rows(model, mixture, recipe, seed)
+    rows = TextLosses(model, mixture, recipe, seed)
     return Training(model, rows.losses, recipe, seed, rows.validate, rows.missed)
 
 
@@ -118,7 +118,7 @@ def practise_language(
 
     The second half is at a fifth of the rate, since at the whole rate the last wrong contexts come and go.
     """
-    trial, rows = AllContexts(model, contexts_of_text(model)), Rows(model, mixture, recipe, seed)
+    trial, rows = AllContexts(model, contexts_of_text(model)), TextLosses(model, mixture, recipe, seed)
     practice = TextPractice(model, mixture, trial, seed)
 
     def fit_round(progress: Progress) -> None:

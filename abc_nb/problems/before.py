@@ -1,4 +1,4 @@
-"""What stands before a problem in a text: the grammar is in `spans.py`, and this reads it from left to right.
+"""What stands before a problem in a text: the grammar is in `text.py`, and this reads it from left to right.
 
 A text is read token by token, and a token changes the place that is reached: each is looked at once.
 """

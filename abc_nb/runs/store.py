@@ -27,15 +27,15 @@ from torch import Tensor
 
 from abc_nb.bias import Bias, Lines
 from abc_nb.bias.lines import Line
-from abc_nb.bias.spans import SpanLines
+from abc_nb.bias.text import SpanLines
 from abc_nb.common import paths
 from abc_nb.common.config import from_data, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_bytes, write_text
 from abc_nb.model.eight_bits import packed, unpacked
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
+from abc_nb.problems.text import Pattern
 from abc_nb.specs.experiment import BaseSpec
 from abc_nb.specs.names import how_to_train
 from abc_nb.training.evaluation import with_intervals

@@ -10,9 +10,9 @@ import pandas as pd
 
 from abc_nb.bias import Bias
 from abc_nb.bias.lines import Lines
-from abc_nb.bias.spans import SpanLines
+from abc_nb.bias.text import SpanLines
 from abc_nb.calibration.calibrate import Calibration, Determining, Inherited
-from abc_nb.calibration.of_model import SHARES, Calibrated, average_attention, calibrate_model, sparsest
+from abc_nb.calibration.calibrate_model import SHARES, Calibrated, average_attention, calibrate_model, sparsest
 from abc_nb.certificates.certify import Certificate, contexts_of
 from abc_nb.certificates.fingerprints import determined
 from abc_nb.certificates.practice import practise

@@ -17,7 +17,7 @@ from abc_nb.analysis.calibration_study import CalibrationStudy, letters
 from abc_nb.problems.layouts import EOS
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.show.pictures import COLORS, OPEN_OR_CLOSED, STYLE, heat_map, label_tokens, mask, new_figure, outline
-from abc_nb.show.titles import length_unit, of_model, with_titles
+from abc_nb.show.titles import length_unit, model_title, with_titles
 
 # Colours of models, and of a task.
 COLOR_NUMBERS = {"Vanilla": 7, "Vanilla, three widths": 5, "NoPE": 6, "RoPE": 3, "ALiBi": 4, "RPE": 9}
@@ -97,11 +97,11 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     right.set(title=f"3. {task}: right answers", xlabel=f"length in {length_unit(task)}, log scale", xlim=(0.9, end))
     right.set_xticks(ticks := sorted({1, TRAINED, 20, *rows.groupby("model").length.max()}), map("{:,}".format, ticks))
     name_curves(right, rows, colors)
-    tested = rows[rows.model.isin(map(of_model, certified))].length.max()
+    tested = rows[rows.model.isin(map(model_title, certified))].length.max()
     if certified:
         arrow = {"arrowstyle": "-|>", "color": "0.3", "linestyle": ":", "linewidth": 1.5}
         right.annotate("", (end, 100), (tested, 100), arrowprops=arrow)
-        counts = "\n".join(f"{of_model(model)}: {count} seeds " for model, count in certified.items())
+        counts = "\n".join(f"{model_title(model)}: {count} seeds " for model, count in certified.items())
         blank = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # over the grid
         right.text(end, 94, f"certified: \n{counts}", color="0.3", ha="right", va="top", fontsize=9, bbox=blank)
         right.text(end, 103, "every length ", color="0.3", ha="right", va="bottom", fontsize=9)

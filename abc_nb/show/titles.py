@@ -10,12 +10,12 @@ from abc_nb.problems.tasks import Task
 from abc_nb.specs.models import known
 
 
-def of_model(name: str) -> str:
+def model_title(name: str) -> str:
     """A model's title; a name that is none stays as it is."""
-    return of_models([name])[name]
+    return model_titles([name])[name]
 
 
-def of_models(names: Iterable[str]) -> dict[str, str]:
+def model_titles(names: Iterable[str]) -> dict[str, str]:
     """The titles of models that are shown together, by name; a name that is none stays as it is.
 
     Decoder-only models, and baselines trained at three widths, say so where the others are shown, too.
@@ -32,7 +32,7 @@ def of_models(names: Iterable[str]) -> dict[str, str]:
     return titles
 
 
-def of_task(name: str, base: int | None = None) -> str:
+def task_title(name: str, base: int | None = None) -> str:
     """A task's title, with its base if that is not the usual one; a name that is none stays as it is."""
     if name not in REGISTRY:
         return name
@@ -51,9 +51,9 @@ def with_titles(frame: pd.DataFrame) -> pd.DataFrame:
     found = frame.copy()
     if "task" in found:
         bases = found["base"] if "base" in found else [None] * len(found)
-        found["task"] = [of_task(task, base) for task, base in zip(found["task"], bases, strict=True)]
+        found["task"] = [task_title(task, base) for task, base in zip(found["task"], bases, strict=True)]
     if "model" in found:
-        found["model"] = found["model"].map(of_models(found["model"]))
+        found["model"] = found["model"].map(model_titles(found["model"]))
     return found.drop(columns="base", errors="ignore")
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from abc_nb.bias.spans import SpanLines
+from abc_nb.bias.text import SpanLines
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.certificates.spans import SpanContexts
+from abc_nb.certificates.text import SpanContexts
 from abc_nb.common.config import later
 from abc_nb.common.errors import InputError
 from abc_nb.language.answering import problems_of, spoken
@@ -20,8 +20,8 @@ from abc_nb.language.mixture import Mixture
 from abc_nb.language.training import contexts_of_text
 from abc_nb.model.positions import Rotary
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.spans import VOCABULARY, Pattern
 from abc_nb.problems.tasks import Task
+from abc_nb.problems.text import VOCABULARY, Pattern
 from abc_nb.specs.experiment import LANGUAGE, BaseSpec, Name, changed
 from abc_nb.training.recipe import TrainingConfig
 

@@ -19,7 +19,7 @@ from abc_nb.training.recipe import TrainingConfig, Validation
 PART = 2**20  # embedded numbers of a batch (tokens times width) that go through the model at once
 
 
-class Problems:
+class ProblemLosses:
     """The loss of a training on a sampler's problems, and its validation; what is rare is met again."""
 
     def __init__(self, model: Transformer, sampler: Sampler, recipe: TrainingConfig, seed: int) -> None:
@@ -36,7 +36,7 @@ class Problems:
         self.remember(batch, torch.cat(wrong))
 
     def again(self, step: int, rows: int) -> list[Digits]:
-        """Problems to practise again, drawn from those missed lately; at most a quarter of the batch."""
+        """ProblemLosses to practise again, drawn from those missed lately; at most a quarter of the batch."""
         if not self.missed or not self.recipe.again:
             return []
         count = min(self.recipe.again, rows // 4, len(self.missed[0]))
@@ -53,7 +53,7 @@ class Problems:
 
     @cached_property
     def held_out(self) -> list[Batch]:
-        """Problems of numbers that are never trained on."""
+        """ProblemLosses of numbers that are never trained on."""
         return self.sampler.validation_batches(self.seed, self.recipe.validation)
 
     def validate(self) -> Validation:
@@ -64,7 +64,7 @@ class Problems:
 
 def training_on(model: Transformer, sampler: Sampler, recipe: TrainingConfig, seed: int) -> Training:
     """The training of a model on a sampler's problems, before its first step."""
-    problems = Problems(model, sampler, recipe, seed)
+    problems = ProblemLosses(model, sampler, recipe, seed)
     return Training(model, problems.losses, recipe, seed, problems.validate, problems.missed)
 
 

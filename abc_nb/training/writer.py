@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from abc_nb.bias.spans import positions
+from abc_nb.bias.text import positions
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Cache, Record
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.spans import VOCABULARY, ProblemSpan, text_tokens
+from abc_nb.problems.text import VOCABULARY, ProblemSpan, text_tokens
 from abc_nb.training.evaluation import evaluating
 
 Spans = Sequence[ProblemSpan]

@@ -20,13 +20,13 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from abc_nb.bias.spans import SpanLines
+from abc_nb.bias.text import SpanLines
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_bytes
-from abc_nb.hf.contexts import AnswerBlock, Answers
+from abc_nb.hf.answers import AnswerBlock, Answers
 from abc_nb.hf.text import token_of
 from abc_nb.model.eight_bits import packed, unpacked
-from abc_nb.problems.spans import EQUALS, Pattern, spans_in
+from abc_nb.problems.text import EQUALS, Pattern, spans_in
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -20,7 +20,7 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from abc_nb.common.files import write_text
-from abc_nb.problems.spans import spans_in
+from abc_nb.problems.text import spans_in
 from examples.smollm2.path import Calculator
 from examples.smollm2.smollm2 import PATTERNS, RESULTS, chat, load, reply, shipped, trained_path
 

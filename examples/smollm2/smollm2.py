@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from tqdm.auto import tqdm
 
-from abc_nb.bias.spans import SpanLines
+from abc_nb.bias.text import SpanLines
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.hf.certificates import AnswersCertificate, train_until_certified
 from abc_nb.language.evaluation import test_operands
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
+from abc_nb.problems.text import Pattern
 from abc_nb.specs.language import OPERATIONS
 from abc_nb.training.evaluation import TEST_SEED
 from abc_nb.training.status import Status

@@ -12,7 +12,7 @@ from abc_nb.api import load
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import SHARE, Calibration
-from abc_nb.calibration.of_model import Averages, average_attention, bias_from_attention
+from abc_nb.calibration.calibrate_model import Averages, average_attention, bias_from_attention
 from abc_nb.problems.layouts import Layout
 from abc_nb.runs import store
 from abc_nb.runs.store import Run

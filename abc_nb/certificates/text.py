@@ -24,7 +24,7 @@ from itertools import pairwise, product, zip_longest
 from typing import Self
 
 from abc_nb.bias.lines import Lines
-from abc_nb.bias.spans import ITSELF
+from abc_nb.bias.text import ITSELF
 from abc_nb.certificates.contexts import Context, Kind, Shape, Site, Wrong
 from abc_nb.certificates.counterexamples import COUNTEREXAMPLES_SOUGHT, Counterexample
 from abc_nb.certificates.places import PlaceContexts
@@ -35,8 +35,8 @@ from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.notation import from_left
-from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern
 from abc_nb.problems.tasks import Width
+from abc_nb.problems.text import END, EQUALS, VOCABULARY, Pattern
 from abc_nb.training.writer import Writer
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from abc_nb.bias.base import CLOSED, Bias, OpenKeys
 from abc_nb.bias.lines import Lines, of_keys
-from abc_nb.bias.spans import ITSELF
+from abc_nb.bias.text import ITSELF
 from abc_nb.certificates.contexts import Block, Node, Shape, Token
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attach import attached
@@ -25,7 +25,7 @@ from abc_nb.hf.text import Reader, token_of
 from abc_nb.language.mixture import draw
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern
+from abc_nb.problems.text import END, EQUALS, VOCABULARY, Pattern
 from abc_nb.training.evaluation import evaluating
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from abc_nb.bias.sequence import cyclic_positions, dense_bias, open_bias, token_
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.spans import Pattern, ProblemSpan
+from abc_nb.problems.text import Pattern, ProblemSpan
 
 ITSELF: tuple[LineKey, ...] = (("source", "diagonal", PROBLEM, 0), ("self", "diagonal", OUTPUT, 0))
 DENSE = 64  # tokens of a problem up to which its matrix is kept
