@@ -103,3 +103,11 @@ def test_what_has_no_certificate_is_refused_in_a_sentence() -> None:
     assert "grows apart" in refused(Lines(2, (*lines_of("successor").lines, *whole), empty="closed"))
     with pytest.raises(InputError, match="needs a Transformer"):
         certify_model(None, None)  # type: ignore[arg-type]
+
+
+def test_a_model_in_training_is_certified_as_it_answers() -> None:
+    """Without its dropout."""
+    sampler = sampler_of("successor")
+    model = model_of(sampler, lines_of("successor"), dropout=0.5)
+    found = [replace(certify_model(own, sampler), seconds=0) for own in (model.eval(), model.train())]
+    assert found[0] == found[1] and model.training

@@ -49,7 +49,7 @@ def test_contexts_and_margins_are_those_of_whole_numbers(task: str, kind: str) -
     again = checked(found, model)
     assert again.agrees and (again.contexts, again.wrong, again.margin) == (found.contexts, found.wrong, found.margin)
     assert Fraction(found.margin) % Fraction(found.rounding["unit"]) == 0, "a whole number of units"
-    assert found.rounding["units"] < COUNTED and "no number is rounded" in found.statement
+    assert found.rounding["units"] < COUNTED and "no number that an answer depends on is rounded" in found.statement
     assert found.wrong > 0 and found.counterexamples and not found.certified
 
 

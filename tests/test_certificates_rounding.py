@@ -16,7 +16,7 @@ from abc_nb.bias.base import CLOSED
 from abc_nb.certificates import few_keys
 from abc_nb.certificates.certify import Margins, contexts_of
 from abc_nb.certificates.contexts import Block, Contexts, Shape
-from abc_nb.certificates.rounding import ROUNDINGS, Rounding
+from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.states import States
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -199,7 +199,7 @@ def test_both_ways_give_what_the_formula_gives(
     ]
     with torch.inference_mode():
         compiled = few_keys.mixed(asked, table, rows, bias)
-    lost = 2 * torch.finfo(dtype).eps * ROUNDINGS
+    lost = few_keys.lost_by(size, slots, dtype)
     near = {"rtol": 1e3 * torch.finfo(dtype).eps, "atol": 1e3 * torch.finfo(dtype).eps}
     for mean, length, *spread in (compiled, few_keys.by_torch(asked, table, rows, bias, lost)):
         torch.testing.assert_close(mean.double(), wanted.mT.flatten(1), **near)
@@ -209,6 +209,23 @@ def test_both_ways_give_what_the_formula_gives(
             assert (own >= exact.sqrt() * (1 - 1e-6) - 1e-12).all()
             size = of_key[rows].square().sum(3).double().amax(1)
             assert (own.double().square() <= exact + 2 * lost * size + 1e-12).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [8, 64, 1024, 4096])
+def test_no_spread_is_too_small_where_every_sum_is_rounded_up(dtype: torch.dtype, size: int) -> None:
+    """Two vectors that are nearly equal, the squares of whose numbers are a little more than half a unit of the sum."""
+    unit = torch.finfo(dtype).eps / 2
+    vectors = torch.full((2, size), (1.02 * unit) ** 0.5, dtype=dtype)
+    for apart in (300, 1000, 4000):
+        vectors[:, 0] = 1 + (apart * unit) ** 0.5 * torch.tensor([1.0, -1.0])
+        squares = vectors.square().sum(1, keepdim=True)
+        query, table, rows = torch.zeros(1, size, dtype=dtype), torch.cat([vectors, vectors, squares, squares], 1), 2
+        given = query, table, torch.arange(rows)[None], torch.zeros(rows, 1, dtype=dtype)
+        exact = (vectors.double() - vectors.double().mean(0)).square().sum(1).mean().sqrt()
+        with torch.inference_mode():
+            found = [few_keys.mixed(*given), few_keys.by_torch(*given, few_keys.lost_by(size, rows, dtype))]
+        assert all(spread >= exact for _, _, *spreads in found for spread in spreads)
 
 
 def test_an_exponential_is_within_what_certificates_allow_for() -> None:

@@ -23,7 +23,7 @@ from abc_nb.language import calibration
 from abc_nb.language.answering import problems_of, spoken
 from abc_nb.language.calibration import calibrate_text
 from abc_nb.language.mixture import Mixture, solved, texts
-from abc_nb.language.training import Rows, text_loss, token_losses, training_on_text
+from abc_nb.language.training import TextLosses, text_loss, token_losses, training_on_text
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.text import spans_in, text_of
 from abc_nb.runs import runner, store
@@ -85,12 +85,12 @@ def test_a_training_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
 
 def test_problems_that_were_wrong_come_again() -> None:
     spec = tiny()
-    rows = Rows(spec.build(0), spec.mixture, SHORT, 0)
+    rows = TextLosses(spec.build(0), spec.mixture, SHORT, 0)
     fit(rows.model, rows.losses, replace(SHORT, steps=1))
     missed = [text_of(tokens.tolist()) for tokens in rows.missed]
     fresh, again = ("".join(spec.mixture.training_batch(0, 1, 8, known).texts) for known in ((), missed))
     assert sum(map(again.count, missed)) > sum(map(fresh.count, missed))
-    others = Rows(rows.model, spec.mixture, replace(SHORT, again=0), 0)
+    others = TextLosses(rows.model, spec.mixture, replace(SHORT, again=0), 0)
     assert next(rows.losses(1, 8)) != next(others.losses(1, 8))
 
 
@@ -242,3 +242,11 @@ def test_the_shipped_model_answers_long_sums_in_a_text() -> None:
     assert api.answer("language-abs", text).splitlines() == [str(a + b), str(c + 1)]
     whole = api.answer("language-abs", text, trace=True)
     assert whole.startswith(f"It is known that {a}+{b}={str(a + b)[::-1]}; holds") and whole.endswith("; comes next.")
+
+
+def test_answers_in_a_text_are_computed_in_float64() -> None:
+    """For which certificates hold: a bias of all logits, which changes no answer, leaves float32 too few digits."""
+    model = api.load("language-abs").model()
+    with torch.no_grad():
+        model.head.bias += 2.0**26
+    assert spoken(model, "it is succ(370)= and 12+34=") == "371\n46"

@@ -40,8 +40,8 @@ ARITHMETIC = (
     "arithmetic. Float32 is not covered."
 )
 NOTHING_ROUNDED = (
-    " In float64 no number is rounded at all, on any processor: each sum is a whole multiple of a power of two, "
-    "and less than 2^53 of them."
+    " In float64 no number that an answer depends on is rounded, on any processor: each sum is a whole multiple of a "
+    "power of two, and less than 2^53 of them."
 )
 SampledContexts = NumberContexts | TableContexts  # of a sampler's problems
 

@@ -7,7 +7,7 @@ contexts, two keys, eight heads of eight numbers in float32). Both round within 
 import torch
 from torch import Tensor
 
-from abc_nb.certificates.rounding import ROUNDINGS, by_head
+from abc_nb.certificates.rounding import by_head
 from abc_nb.model import compiled
 from abc_nb.model.attention import softmax_or_zero
 
@@ -20,7 +20,7 @@ def mixed(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor) -> tuple[Ten
     queries, and the standard deviations of keys and of values.
     """
     (count, width), (slots, heads) = query.shape, bias.shape
-    lost = 2 * torch.finfo(query.dtype).eps * ROUNDINGS  # of a mean square, by rounding
+    lost = lost_by(width // heads, slots, query.dtype)
     plain = query.device.type == "cpu" and not torch.is_grad_enabled()
     library = compiled.few_keys(width // heads, heads, query.dtype) if plain else None
     if library is None:
@@ -31,6 +31,15 @@ def mixed(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor) -> tuple[Ten
     made = [query.new_empty(count, size) for size in (width, heads, heads, heads)]
     compiled.call(library, "mix", [*given, *made], count, slots, lost)
     return tuple(made)
+
+
+def lost_by(size: int, keys: int, dtype: torch.dtype) -> float:
+    """What rounding can change a variance by, as a part of the mean square: twice 4 K + 2 d + 10 roundings.
+
+    A mean square and the square of a mean of K vectors of d numbers are off by no more together: 2 d for the lengths of
+    a vector and of the mean, 3 K for both means, the mean twice, and K + 10 for weights, and so for their sum.
+    """
+    return torch.finfo(dtype).eps * (4 * keys + 2 * size + 10)
 
 
 def by_torch(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, lost: float) -> tuple[Tensor, ...]:

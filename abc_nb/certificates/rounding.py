@@ -33,9 +33,8 @@ from abc_nb.model.transformer import Transformer
 
 SLACK = 1.001  # more than what the arithmetic of the bound itself can lose
 FUNCTION = 8  # roundings that an exponential, a root or a sine counts for
-TINY = 1e-30  # more than what underflow can lose
+TINY = 1e-30  # more than what underflow can lose in float64
 T = TypeVar("T")
-ROUNDINGS = 64  # roundings of a mean square, where a head has at most so many numbers and keys together
 # Roundings of a logit when query and key are both turned by the same angle first, which changes nothing but that: the
 # sine and the cosine of a rounded angle are off by FUNCTION each, so that the squares of both add up to 1 up to 23, and
 # products, sums and these move each of the two vectors by less than 5.
@@ -153,8 +152,9 @@ class Rounding:
         """LayerNorm of x, and the error before its gain.
 
         The exact map is a projection, then c -> c / s with s^2 = |c|^2 / D + eps, whose derivative is at most 1 / s.
-        No s between two evaluations is smaller than ours less 2 e / sqrt(D). The mean is off by gamma |x| / sqrt(D),
-        and the variance by gamma(4 D) |x|^2 / D: for Welford's recurrence add up the errors of all D means.
+        Where c moves by 2 e, s moves by at most 2 e / sqrt(D), so none between two evaluations is smaller than ours
+        less that; ours is off by less than STEADY of itself, which SLACK covers. The mean is off by gamma |x| /
+        sqrt(D), and the variance by gamma(4 D) |x|^2 / D: for Welford's recurrence add up the errors of all D means.
         """
         if not isinstance(norm, nn.LayerNorm):
             return norm(x), error
@@ -186,9 +186,10 @@ class Rounding:
         return self.gamma(terms + 1) * (plain.absolute * length + plain.bias)
 
     def of_values(self, out: nn.Linear, sizes: Sizes, moved: Tensor) -> Tensor:
-        """Means of values with exact weights, and the map after them, where K values are off by `moved` (N, K).
+        """Means of values with weights of the same logits, and the map after them; K values are off by `moved` (N, K).
 
-        A head moves by no more than its values do, and so all heads by no more than all values.
+        A head moves by no more than its values do, and so all heads by no more than all values. What rounding does to
+        weights after the logits is among the roundings of a mean.
         """
         by, keys, moved = self.once(self.plain, out), moved.shape[1], moved.norm(dim=1)
         length = sizes.value.norm() + moved
@@ -204,9 +205,11 @@ class Rounding:
         `few_keys.mixed` gives beside means: the length of a head's query, and the standard deviations of its keys and
         values, (N, H) each.
         Let q, k, v be exact, dq, dk what an evaluation moves q, k by, and q' = q + dq. Then logits move by dl, which is
-        (dq k + q' dk) / sqrt(d) and what is rounded. If no dl is larger than t, each weight changes by a factor of at
-        most exp(2 t). For weights between, the derivative of the mean of values is sum w (dl - mean dl) (v - mean v).
-        By Cauchy and Schwarz this is at most std(dl) std(v), where std(dq k) is at most |dq| std(k).
+        (dq k + q' dk) / sqrt(d) and what is rounded. For weights between, the derivative of the mean of values is
+        sum w (dl - mean dl) (v - mean v). By Cauchy and Schwarz this is at most std(dl) std(v), where std(dq k) is at
+        most |dq| std(k). If no dl is larger than t, weights of an evaluation are within a factor exp(2 t) of the exact
+        ones, so of ours within exp(4 t); then two standard deviations together are at most exp(4 t) times ours. Those
+        of exact keys and values are at most ours and the largest dk or dv, since a standard deviation is a seminorm.
         """
         (to_key, to_value), (length, of_keys, of_values) = moved.amax(1, keepdim=True).unbind(2), seen
         root, length, key = (self.width // attention.heads) ** 0.5, length + 2 * to_query, sizes.key + 2 * to_key
@@ -263,11 +266,11 @@ def check_finite(model: Transformer) -> None:
     for name, norm in norms.items():
         if not math.isfinite(norm):
             raise InputError(f"no certificate: {name} has numbers that are not finite; train the model again")
-    most, bare = max(norms.values()) + 1, model.config.norm == "none"
+    most, bare, several = max(norms.values()) + 1, model.config.norm == "none", model.config.heads**0.5
     normed = mapped = state = most * model.config.width**0.5 + most  # and no embedding is longer
     for _ in range(3 * len(model.decoder)):
         mapped = most * (state if bare else normed) + most  # queries, keys, values and hidden numbers
-        state += most * mapped + most
+        state += most * several * mapped + most  # heads can take their means from different keys
     if max(mapped, state) > LARGEST_LENGTH:
         raise InputError("no certificate: weights are so large that products can overflow; train the model again")
 

@@ -1,9 +1,9 @@
-"""A proof that nothing rounds: every sum is of whole multiples of a power of two, and of fewer than float64 can count.
+"""A proof that nothing is rounded that an answer depends on: float64 can count the units of every sum.
 
-It needs a model without norms and positions, whose heads see one key each, so that a softmax is 1. Then all is sums of
-products of weights, and ReLU. Of each number of a state we know, whatever the tokens are, what the absolute values of
-all that is added up come to at most, and the power of two of which each of them is a whole multiple: its unit. Below
-2^53 units float64 holds every part of a sum, in any order.
+It needs a model without norms and positions, whose heads see one key each, so that a softmax is 1, whatever its logit
+is rounded to. Then all is sums of products of weights, and ReLU. Of each number of a state we know, whatever the tokens
+are, what the absolute values of all that is added up come to at most, and the power of two of which each of them is a
+whole multiple: its unit. Below 2^53 units float64 holds every part of a sum, in any order.
 """
 
 import numpy as np

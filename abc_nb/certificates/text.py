@@ -37,6 +37,7 @@ from abc_nb.problems.layouts import Layout
 from abc_nb.problems.notation import from_left
 from abc_nb.problems.tasks import Width
 from abc_nb.problems.text import END, EQUALS, VOCABULARY, Pattern
+from abc_nb.training.evaluation import in_float64
 from abc_nb.training.writer import Writer
 
 
@@ -114,10 +115,10 @@ class SpanContexts(PlaceContexts):
 
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """Those that the model gets wrong when they stand alone, which is what it does in any text."""
-        examples: dict[str, Counterexample] = {}
+        examples, writer = dict[str, Counterexample](), Writer(in_float64(model))
         for operands in self.problems(wrong)[: 2 * COUNTEREXAMPLES_SOUGHT]:
             text, right = self.pattern.problem(operands), self.pattern.answer(operands)
-            said = Writer(model).answer(text)
+            said = writer.answer(text)
             if said != right and text not in examples:
                 first = next(at for at, pair in enumerate(zip_longest(said, right)) if pair[0] != pair[1])
                 answer, correct = (self.pattern.said(digits or "?") for digits in (said, right))

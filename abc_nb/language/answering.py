@@ -9,6 +9,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.text import END, EQUALS, Pattern, ProblemSpan, plainly, spans_in, text_tokens
+from abc_nb.training.evaluation import in_float64
 from abc_nb.training.writer import Writer, check_memory
 
 LIKE_ONE, TAIL = re.compile(r"\d[\d\s.,+\-*/^()]*$"), 60  # what looks like a problem before an `=`, by its last signs
@@ -19,7 +20,8 @@ TEMPERATURE = 0.8  # at which they are drawn, the same ones each time
 def spoken(model: Transformer, text: str, whole: bool = False) -> str:
     """The answers to the problems of a text, a line each, or the `whole` text with them as the model writes it.
 
-    Each is decoded greedily where it stands, with what is before it; in the whole text units come first, and `;` last.
+    Each is decoded greedily where it stands, with what is before it, in float64, for which certificates hold; in the
+    whole text units come first, and `;` last.
     A whole text without a problem is continued, and so is any by a model that knows no problems. InputError for a text
     that has none otherwise, or that cannot be answered: see `problems_of`.
     """
@@ -27,6 +29,7 @@ def spoken(model: Transformer, text: str, whole: bool = False) -> str:
     text, spans = problems_of(patterns, text)
     if patterns and not spans and not whole:
         raise InputError(f"there is no problem in {shortened(text)!r}: write one as {forms(patterns)}")
+    model = in_float64(model)
     check_memory(model, len(text) + sum(span.pattern.answer_places(span.lengths) + 1 for span in spans))
     writer, written, answers, at = Writer(model), "", list[str](), 0
     for span in spans:

@@ -107,8 +107,8 @@ def greedy(model: Transformer, source: Tensor, layout: Layout, start: int) -> Te
 
 
 def in_float64(model: Transformer) -> Transformer:
-    """A copy that computes in float64, on a processor where the device has none."""
-    copied = deepcopy(model)
+    """A copy that computes in float64 and without dropout, on a processor where the device has no such numbers."""
+    copied = deepcopy(model).eval()
     return (copied.cpu() if copied.head.weight.device.type == "mps" else copied).double()
 
 

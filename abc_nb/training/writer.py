@@ -129,7 +129,11 @@ def standing(text: str, spans: Spans) -> list[object]:
 def check_memory(model: Transformer, tokens: int) -> None:
     """InputError for a text whose keys, values and logits would take more memory than is given to one."""
     config = model.config
-    needed = 4 * tokens * (4 * config.width * config.decoder_layers + 4 * config.heads * TOKENS_AT_ONCE)
+    needed = (
+        model.head.weight.element_size()
+        * tokens
+        * (4 * config.width * config.decoder_layers + 4 * config.heads * TOKENS_AT_ONCE)
+    )
     if needed > MEMORY:
         raise InputError(
             f"this text of {tokens:,} characters would take {needed / 2**30:.1f} GB of memory, and a text is given "
