@@ -36,7 +36,7 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         shutil.copytree(ROOT / "abc_nb", folder / "abc_nb", ignore=shutil.ignore_patterns("__pycache__", "models"))
-        (folder / "pyproject.toml").write_text("")  # what makes a folder a checkout
+        (folder / "pyproject.toml").write_text('name = "abc-nb"')  # what makes a folder a checkout
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("ABC_NB_")}
         self.environment["CUDA_VISIBLE_DEVICES"] = ""
 

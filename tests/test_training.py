@@ -21,7 +21,7 @@ from abc_nb.problems.tasks import Task
 from abc_nb.training import problems
 from abc_nb.training.evaluation import evaluate, greedy
 from abc_nb.training.fit import Progress, fit, stream
-from abc_nb.training.problems import Problems, loss_of, losses_in_parts, phases, train
+from abc_nb.training.problems import ProblemLosses, loss_of, losses_in_parts, phases, train
 from abc_nb.training.recipe import OneCycle, TrainingConfig
 from abc_nb.training.status import LOGGED, Status
 from audit.positions.digits import Abacus
@@ -212,7 +212,7 @@ def as_numbers(operands: list[np.ndarray]) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("sampler", [SAMPLER, DIGIT, Sampler(Task("successor")), replace(DIGIT, arrangement="aligned")])
 def test_the_last_problems_that_were_wrong_are_remembered(sampler: Sampler) -> None:
-    learned = Problems(build(sampler=sampler), sampler, SHORT, 0)
+    learned = ProblemLosses(build(sampler=sampler), sampler, SHORT, 0)
     assert learned.again(0, 8) == []
     expected: list[tuple[int, ...]] = []
     for step in range(4):
@@ -227,13 +227,13 @@ def test_the_last_problems_that_were_wrong_are_remembered(sampler: Sampler) -> N
 
 @pytest.mark.parametrize("sampler", [Sampler(Task("listops-max")), SAMPLER])
 def test_nothing_is_remembered_of_lists_and_right_answers(sampler: Sampler) -> None:
-    learned = Problems(build(sampler=sampler), sampler, SHORT, 0)
+    learned = ProblemLosses(build(sampler=sampler), sampler, SHORT, 0)
     learned.remember(sampler.training_batch(0, 0, 8), torch.full((8,), sampler is not SAMPLER))
     assert learned.missed == []
 
 
 def test_some_of_the_problems_missed_come_again_no_more_than_a_quarter_of_a_batch() -> None:
-    learned = Problems(build(), SAMPLER, replace(SHORT, batch=30, again=5), 0)
+    learned = ProblemLosses(build(), SAMPLER, replace(SHORT, batch=30, again=5), 0)
     learned.remember(SAMPLER.training_batch(0, 0, 30), torch.ones(30, dtype=torch.bool))
     drawn = [as_numbers(learned.again(step, 30)) for step in range(20)]
     assert all(len({*problems}) == 5 for problems in drawn), "each once"
@@ -241,7 +241,7 @@ def test_some_of_the_problems_missed_come_again_no_more_than_a_quarter_of_a_batc
     assert len({*map(tuple, drawn)}) == 20
     for size, count in ((30, 5), (20, 5), (19, 4), (8, 2), (4, 1), (3, 0)):
         assert [len(digits) for digits in learned.again(0, size)] == [count, count]
-    none = Problems(build(), SAMPLER, replace(SHORT, again=0), 0)
+    none = ProblemLosses(build(), SAMPLER, replace(SHORT, again=0), 0)
     none.missed[:] = learned.missed
     assert none.again(3, 30) == []
 
@@ -249,7 +249,7 @@ def test_some_of_the_problems_missed_come_again_no_more_than_a_quarter_of_a_batc
 @pytest.mark.parametrize("sampler", [SAMPLER, DIGIT, Sampler(Task("successor"), width_count=3)])
 def test_a_batch_holds_the_problems_that_come_again_and_fresh_ones(sampler: Sampler) -> None:
     """At whatever width the batch has."""
-    learned = Problems(build(sampler=sampler), sampler, SHORT, 0)
+    learned = ProblemLosses(build(sampler=sampler), sampler, SHORT, 0)
     learned.remember(sampler.training_batch(7, 0, 3), torch.ones(3, dtype=torch.bool))
     again = learned.missed
     for step in range(6):
