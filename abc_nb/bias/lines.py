@@ -94,10 +94,8 @@ def anchors(layout: Layout, attention: Attention) -> list[Anchor]:
         name, row = (OUTPUT, layout.row_length) if attention == "self" else (PROBLEM, None)
         along: tuple[Direction, ...] = ("diagonal", "above") if row else ("diagonal",)
         return [Anchor(SOS, 0, 0, 0), Anchor(name, 0, keys - 1, 0, along=along, row_length=row)]
-    symbols = [symbol for _, symbol in layout.symbols]
-    names = [
-        symbol + f" {n}" * (symbol in symbols[n:]) for n, symbol in enumerate(symbols, 1)
-    ]  # of equal ones the last
+    symbols = [symbol for _, symbol in layout.symbols]  # of equal ones the last has the plain name
+    names = [symbol + f" {number}" * (symbol in symbols[number:]) for number, symbol in enumerate(symbols, 1)]
     found = [Anchor(name, at, at, at) for name, (at, _) in zip(names, layout.symbols, strict=True)]
     return found + [of_operand(layout, number, keys) for number in range(1, len(layout.operands) + 1)]
 

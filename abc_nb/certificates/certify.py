@@ -2,7 +2,7 @@
 
 If each gives the right next token, then greedy decoding is right on every problem of every width, by
 induction over its steps: as long as what was written is right, the next step stands in one of the
-contexts that were tried. `reach`, `tables` and `spans` prove that the shapes are all that occur.
+contexts that were tried. `reach`, `tables` and `text` prove that the shapes are all that occur.
 """
 
 import math

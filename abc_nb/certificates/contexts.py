@@ -3,7 +3,7 @@
 A shape is the tree of tokens that a step depends on, without the names of the places where they stand, and with what
 these places can hold: see `reach`.
 
-Outputs that follow the places of numbers or lists are in `places`, those that stand in a text in `spans`, and tables in
+Outputs that follow the places of numbers or lists are in `places`, those that stand in a text in `text`, and tables in
 `tables`.
 """
 

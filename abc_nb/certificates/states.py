@@ -161,9 +161,8 @@ class States:
             return self.embedded(root)
         leaves, rows = sorted(root.leaves), None
         if self.is_kept(root):
-            values = (
-                np.arange(self.base ** len(leaves))[:, None] // self.base ** np.arange(len(leaves))[::-1] % self.base
-            )
+            powers = self.base ** np.arange(len(leaves))[::-1]
+            values = np.arange(self.base ** len(leaves))[:, None] // powers % self.base
         else:
             first, rows = self.distinct(leaves)
             values = np.array([self.columns[leaf][first] for leaf in leaves], np.int64).reshape(-1, len(first)).T
