@@ -174,7 +174,7 @@ def loss_of_contexts(model: Transformer, shape: Shape, block: Block) -> Tensor:
 
 
 class ToPractise:
-    """ProblemLosses of training that hold contexts to practise, of all rounds so far, lest they are forgotten.
+    """Problems of training that hold contexts to practise, of all rounds so far, lest they are forgotten.
 
     Every second batch is as in training; the others have the width of a problem to practise, and hold such.
     """

@@ -68,7 +68,7 @@ class TextLosses:
 
     @cached_property
     def held_out(self) -> list[TextBatch]:
-        """TextLosses of held-out text with problems."""
+        """Rows of held-out text with problems."""
         return self.mixture.validation_batches(self.seed, self.recipe.validation)
 
     def validate(self) -> Validation:

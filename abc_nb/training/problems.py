@@ -36,7 +36,7 @@ class ProblemLosses:
         self.remember(batch, torch.cat(wrong))
 
     def again(self, step: int, rows: int) -> list[Digits]:
-        """ProblemLosses to practise again, drawn from those missed lately; at most a quarter of the batch."""
+        """Problems to practise again, drawn from those missed lately; at most a quarter of the batch."""
         if not self.missed or not self.recipe.again:
             return []
         count = min(self.recipe.again, rows // 4, len(self.missed[0]))
@@ -53,7 +53,7 @@ class ProblemLosses:
 
     @cached_property
     def held_out(self) -> list[Batch]:
-        """ProblemLosses of numbers that are never trained on."""
+        """Problems of numbers that are never trained on."""
         return self.sampler.validation_batches(self.seed, self.recipe.validation)
 
     def validate(self) -> Validation:
