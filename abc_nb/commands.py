@@ -4,7 +4,7 @@ import json
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from io import TextIOWrapper
 from pathlib import Path
@@ -18,6 +18,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.runs import runner, store
 from abc_nb.runs.store import Run
+from abc_nb.show.titles import ranges_in_words
 from abc_nb.specs.experiment import LANGUAGE, BaseSpec
 from abc_nb.specs.names import matching
 from abc_nb.specs.spec import spec
@@ -53,21 +54,13 @@ def list_(arguments: Namespace) -> None:
     rows = []
     for experiment in experiments(arguments):
         runs = [run for seed in store.seeds(experiment) if (run := store.find(experiment, seed)) is not None]
-        known = (as_ranges([run.seed for run in own]) for own in (runs, [run for run in runs if run.weights]))
+        known = (ranges_in_words([run.seed for run in own]) for own in (runs, [run for run in runs if run.weights]))
         rows.append((experiment.name, *known, experiment.title))
     frame = pd.DataFrame(rows, columns=["experiment", "seeds", "with weights", "model"])
     left = [f"{{:<{max(map(len, (name, *frame[name])))}}}".format for name in frame.columns]
     print(frame.to_string(index=False, justify="left", formatters=left))
     if advice := store.advice_if_incomplete():
         warnings.warn(f"not all results are here: train some{advice}", stacklevel=2)
-
-
-def as_ranges(seeds: Sequence[int]) -> str:
-    """Ascending seeds as people write them: `0-4 20-29`."""
-    firsts = [seed for seed in seeds if seed - 1 not in seeds]
-    lasts = [seed for seed in seeds if seed + 1 not in seeds]
-    pairs = zip(firsts, lasts, strict=True)
-    return " ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in pairs)
 
 
 def train(arguments: Namespace) -> None:

@@ -192,6 +192,7 @@ def results_of(
     check_finite(model)
     alike, results = Alike(contexts, model), list[Result]()
     margins = Margins(Rounding(in_float64(model)), contexts, torch.get_num_threads())
+    kept = 0  # wrong contexts of the shapes before
     with one_thread(), evaluating(model):  # one for what is not split among threads by us
         for shape in alike.order:
             result = Result(shape)
@@ -204,7 +205,8 @@ def results_of(
                     result.add(rest, margin, left)
                     alike.add(shape, rest, left > 0)
                 count(len(block))
-                if sum(len(tried.examples) for tried in results) >= enough:
+                if kept + len(result.examples) >= enough:
                     return results
+            kept += len(result.examples)
             count(contexts.counts[shape] - result.contexts)
     return [result for result in results if result.contexts]
