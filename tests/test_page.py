@@ -237,9 +237,12 @@ def test_lines_that_cannot_do_are_refused_by_two_sums_that_look_alike(page: Page
     page.get_by_role("button", name=name).click()
     expect(page.locator("#contexts")).to_contain_text("No training can help here")
     expect(page.locator("#twins figure")).to_have_count(2)
-    cells, twins = page.evaluate("[Draw.cells, Draw.contexts.twins]")
+    cells, twins, all_seen, count = page.evaluate(
+        "[Draw.cells, Draw.contexts.twins, Draw.contexts.all.map(({seen}) => seen.join()), Draw.contexts.distinct]"
+    )
+    assert len(set(all_seen)) == count < len(all_seen)
     (first, one), (second, other) = (seen(cells, twin["a"], twin["b"], twin["i"]) for twin in twins)
-    assert first == second
+    assert first == second and set(first) != {EDGE}
     assert one != other
 
 
@@ -314,12 +317,15 @@ def test_training_stops_and_goes_on(page: Page) -> None:
 def test_where_training_is_stopped_all_contexts_are_tried_and_practice_is_offered_only_where_it_can_help(
     page: Page,
 ) -> None:
-    for name, count, disabled in (("by hand", 20102, False), ("too few", 2102, True)):
+    for name, tried, disabled in (
+        ("by hand", "20,102 contexts", False),
+        ("too few", "2,102 contexts with a right answer", True),
+    ):
         page.get_by_role("button", name=name).click()
         page.locator("#train").click()
         page.wait_for_function("Draw.history.length > 0")
         page.locator("#stop").click()
-        expect(page.locator("#proof")).to_contain_text(f"All {count:,} contexts tried")
+        expect(page.locator("#proof")).to_contain_text(f"All {tried} tried")
         now = page.evaluate("({ wrong: Break.now.wrong, sum: Break.now.sum.text, said: written(Break.now.answer) })")
         assert now["wrong"] > 0 and int("0" + now["said"]) != sum(map(int, now["sum"].split("+")))
         assert page.locator("#practise").is_disabled() == disabled

@@ -54,7 +54,7 @@ const Cone = {
   async tryAll() {
     const pen = byId("map").getContext("2d");
     pen.clearRect(0, 0, 305, 106);
-    byId("map-still").style.opacity = 0.3; // what the builder found, until it is found again
+    byId("map-still").style.opacity = 0.3; // what the builder found, until it is found again here
     const tell = ({ block, count: n, wrong, margin, seconds }) => {
       for (const one of block) {
         const at = this.at(one.seen, one.shape.i, one.shape.places);

@@ -59,8 +59,8 @@ function contextsOf(cells, shape) {
 }
 const decoded = (cells, state) => cells.map((_, h) => Math.floor(state / 11 ** (h + 1)) % 11);
 
-// All contexts under lines, as {seen, right, shape}, shorter sums first. If one of them has two right tokens, `twins` are
-// two sums that hold it: they look alike, and no model can be right on both.
+// All contexts under lines, as {seen, right, shape}, shorter sums first, and how many are `distinct`. If one has two right
+// tokens, `twins` are two sums that hold it, which no model can both get right: one in which digits are seen, if there is any.
 function allContexts(cells) {
   const known = new Map(), all = [];
   let clash = null;
@@ -70,10 +70,10 @@ function allContexts(cells) {
       if (before.some((context) => context.right === right)) continue;
       all.push({ seen: decoded(cells, state), right, shape });
       known.set(code, [...before, all.at(-1)]);
-      if (before.length) clash ??= [before[0], all.at(-1)];
+      if (before.length && !clash?.[0].seen.some((token) => token !== EDGE)) clash = [before[0], all.at(-1)];
       if (all.length > MOST) throw new Error("too many contexts");
     }
-  return { all, twins: clash?.map((context) => holding(cells, context)) };
+  return { all, distinct: known.size, twins: clash?.map((context) => holding(cells, context)) };
 }
 
 // A sum that holds a context: digits place by place, going back where none fits.

@@ -44,19 +44,20 @@ class Board {
     for (let level = 0; level < levels; level++) {
       const [x, y] = this.node(place, level, levels);
       this.wires += `<path class="stem" d="M${x},${y}V${this.y("y") - this.size / 2}"/><circle class="node" cx="${x}" cy="${y}" r="${this.size / 8}"/>`;
-      if (levels > 1) this.wires += `<text class="layer" x="${x + (place < this.sum.places - 1 ? -44 : 44)}" y="${y}" font-size="13">layer ${levels - level}</text>`;
+      if (levels > 1) this.wires += `<text class="layer" style="fill:${LAYERS[levels - 1 - level]}" x="${x + (place < this.sum.places - 1 ? -44 : 44)}" y="${y}" font-size="13">layer ${levels - level}</text>`;
     }
     return this;
   }
   // Where a line ends in a cell, `slot` of `slots` beside each other.
   end(row, place, slot = 0, slots = 1) {
     const [near, column] = { $: ["a", this.sum.places], "+": ["b", this.sum.places], "&": ["b", -1], start: ["y", -1] }[row] ?? [row, place];
-    const aside = slots > 1 ? (slot / (slots - 1) - 0.5) * this.size * 0.62 : 0;
+    const aside = slots > 1 ? (slot / (slots - 1) - 0.5) * this.size * 0.44 : 0;
     return [this.x(column) + aside, this.y(near) + (near === "y" ? -1 : 1) * this.size * 0.36];
   }
-  // Where the line of head `h` ends, seen from place `i`: beside those of other heads that see the same cell.
+  // Where the line of head `h` ends, seen from place `i`: beside those of other heads that go to the same column.
   head(cells, h, i) {
-    const [row, back] = cells[h], same = range(cells.length).filter((n) => cells[n].join() === cells[h].join());
+    const [row, back] = cells[h], same = range(cells.length).filter((n) => cells[n][1] === back && (cells[n][0] === 2) === (row === 2));
+    same.sort((m, n) => cells[m][0] - cells[n][0]);
     return this.end("aby"[row], i - back, same.indexOf(h), same.length);
   }
   wire(start, end, color, { width = 2.2, opacity = 0.9 } = {}) {

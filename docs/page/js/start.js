@@ -15,6 +15,7 @@ SHIPPED.weights = SHIPPED.model.weights;
 let adder = SHIPPED;
 function setAdder(cells, { weights, ...result }) {
   adder = { cells, weights, result, model: adderOf(cells, weights) };
+  put("yours-lines", nameOf(cells) ?? "lines of your own");
   Break.show({ ...result, weights }, 0);
   Type.draw();
 }

@@ -27,7 +27,7 @@ const Table = {
     const { a, b, table } = this, r = Math.max(0, Math.min(b.length - 1, row)), c = Math.max(0, Math.min(a.length, column));
     const four = table.seen[r * (a.length + 1) + c], carry = (cell) => `<sup>${Math.floor(cell / 10) || ""}</sup>${cell % 10}`;
     const pill = (name, cell, style = "") => `<span class="token" ${style}>${name} <b>${cell === BLANK ? "–" : carry(cell)}</b></span>`;
-    const names = ["digit of the first factor", "of the second", "above", "before"];
+    const names = ["digit of the first factor", "digit of the second", "cell above", "cell on the right"];
     const pills = names.map((name, h) => pill(name, four[h], `style="--dot:${COLORS[h]}"`));
     put("four", pills.join("") + pill("so it writes", table.rows[r][c]));
     this.at = [r, c];
@@ -65,6 +65,6 @@ const Table = {
     const result = await this.jobs.run("product", { shape: product.shape, weights: product.weights }, tell);
     tell(result);
     if (!result.wrong) byId("product-proof").innerHTML += proven("product of two numbers of any length");
-    byId("try-product").disabled = false;
+    byId("try-product").hidden = !result.wrong;
   },
 };
