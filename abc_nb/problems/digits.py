@@ -17,6 +17,11 @@ def digit_count(number: int, base: int) -> int:
     return count
 
 
+def number_range(places: int, base: int) -> tuple[int, int]:
+    """The smallest number of so many digits, and the smallest longer one."""
+    return base ** (places - 1), base**places
+
+
 def to_digits(numbers: np.ndarray, base: int, places: int) -> Digits:
     digits = np.empty((len(numbers), places), np.int64)
     for place in range(places):
@@ -32,9 +37,9 @@ def written_number(digits: Iterable[str]) -> str:
 def varied_digits(base: int, count: int, places: int, rng: np.random.Generator) -> Digits:
     """Numbers of random digits; every second one has at most two different ones, so that carries are long."""
     digits = rng.integers(base, size=(count, places))
-    pairs = rng.integers(base, size=(count, 2))
-    few = np.take_along_axis(pairs, rng.integers(2, size=(count, places)), axis=1)
-    return np.where(np.arange(count)[:, None] % 2 == 0, digits, few)
+    two_digits = rng.integers(base, size=(count, 2))
+    of_two = np.take_along_axis(two_digits, rng.integers(2, size=(count, places)), axis=1)
+    return np.where(np.arange(count)[:, None] % 2 == 0, digits, of_two)
 
 
 def distinct_digits(low: int, high: int, base: int, width: int, count: int, rng: np.random.Generator) -> Digits:

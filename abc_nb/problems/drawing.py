@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from abc_nb.problems.digits import Digits, distinct_digits, is_less, to_digits, varied_digits
+from abc_nb.problems.digits import Digits, distinct_digits, is_less, number_range, to_digits, varied_digits
 from abc_nb.problems.notation import stack
 from abc_nb.problems.tasks import Task, Width, pair, single
 
@@ -20,8 +20,9 @@ def training_operands(task: Task, pool: np.ndarray, count: int, width: Width, rn
         return completed(task, drawn, rng)
     if task.two_numbers:
         return [varied_digits(task.base, count, places, rng) for places in task.operand_places(width)]
-    pairs = zip(rule.inputs, task.operand_places(width), strict=True)
-    return [given.alphabet[rng.integers(len(given.alphabet), size=(count, places))] for given, places in pairs]
+    alphabets = [input_.alphabet for input_ in rule.inputs]
+    sizes = zip(alphabets, task.operand_places(width), strict=True)
+    return [alphabet[rng.integers(len(alphabet), size=(count, places))] for alphabet, places in sizes]
 
 
 def operands_of_length(task: Task, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
@@ -38,23 +39,27 @@ def operands_of_length(task: Task, length: Width, samples: int, width: Width, rn
         drawn[:, :, -1] = rng.integers(1, task.base, size=(samples, numbers))
         return [stack(rule, drawn)]
     if rule.notation == "number":
-        ranges = [task.range_of(places) for places in pair(length)[: rule.long_operands + task.table]]
+        lengths = pair(length)[: rule.long_operands + task.table]
+        ranges = [number_range(digits, rule.counted_in or task.base) for digits in lengths]
         count = min(samples, *(high - low for low, high in ranges))
         sizes = zip(ranges, task.operand_places(width), strict=False)  # a factor is drawn later
         long = [distinct_digits(low, high, task.base, places, count, rng) for (low, high), places in sizes]
         return completed(task, long, rng)
     if task.table:
         return training_operands(task, np.empty(0), samples, width, rng)
-    lists, places = [given.alphabet for given in rule.inputs[: rule.long_operands]], single(length)
-    count = min(samples, *(len(every) ** places for every in lists))
-    long = [every[distinct_digits(0, len(every) ** places, len(every), places, count, rng)] for every in lists]
+    alphabets, places = [input_.alphabet for input_ in rule.inputs[: rule.long_operands]], single(length)
+    count = min(samples, *(len(alphabet) ** places for alphabet in alphabets))
+    long = [
+        alphabet[distinct_digits(0, len(alphabet) ** places, len(alphabet), places, count, rng)]
+        for alphabet in alphabets
+    ]
     return completed(task, long, rng)
 
 
 def completed(task: Task, long: list[Digits], rng: np.random.Generator) -> list[Digits]:
     """All operands: long ones in an order that the task allows, or one and a uniform factor of few digits."""
-    every, digits = task.rule.inputs[-1].alphabet, task.rule.short_digits
-    factor = [every[rng.integers(len(every), size=(len(long[0]), digits))]] if digits else []
+    alphabet, digits = task.rule.inputs[-1].alphabet, task.rule.short_digits
+    factor = [alphabet[rng.integers(len(alphabet), size=(len(long[0]), digits))]] if digits else []
     return larger_first(task, long) + factor
 
 
@@ -63,5 +68,5 @@ def larger_first(task: Task, long: list[Digits]) -> list[Digits]:
     if not task.rule.larger_first:
         return long
     first, second = long
-    turned = is_less(first, second)[:, None]
-    return [np.where(turned, second, first), np.where(turned, first, second)]
+    swapped = is_less(first, second)[:, None]
+    return [np.where(swapped, second, first), np.where(swapped, first, second)]

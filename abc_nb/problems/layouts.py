@@ -36,6 +36,10 @@ class Operand:
         """Columns of places 0, 1, ... as an integer array of shape (places,)."""
         return self.last - self.stride * np.arange(self.places)
 
+    def reversed(self) -> "Operand":
+        """The same columns, counted from the other end."""
+        return Operand(int(self.columns[-1]), -self.stride, self.places)
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -60,10 +64,10 @@ class Layout:
         check_fields(self)
         if all(self.is_short(operand) for operand in self.operands):
             raise InputError(f"a width of {self.width} is not possible: no operand has so many places")
-        columns = [np.array([column for column, _ in self.symbols], dtype=int), *(one.columns for one in self.operands)]
-        stand = np.sort(np.concatenate(columns))
-        if not np.array_equal(stand, np.arange(self.source_length)):
-            raise InputError(f"each column from 0 to {self.source_length - 1} must hold one token: found {stand}")
+        symbol_columns = np.array([column for column, _ in self.symbols], dtype=int)
+        columns = np.sort(np.concatenate([symbol_columns, *(operand.columns for operand in self.operands)]))
+        if not np.array_equal(columns, np.arange(self.source_length)):
+            raise InputError(f"each column from 0 to {self.source_length - 1} must hold one token: found {columns}")
         if min(count for count in (self.target_length, self.filled, self.row_length) if count is not None) < 1:
             raise InputError("a layout needs an output token, a place that numbers fill and a cell in a row, at least")
 
@@ -99,9 +103,9 @@ class Layout:
             return columns[::-1].copy() if counted == "right" else columns
         places = self.digit_places
         for operand in self.operands:
-            before = operand.columns[-1] - (1 if operand.stride > 0 else -1)
-            if before >= 0:
-                places[before] = places[before] or operand.places + 1
+            beside = operand.columns[-1] - (1 if operand.stride > 0 else -1)
+            if beside >= 0:
+                places[beside] = places[beside] or operand.places + 1
         return places
 
     def target_index(self, counted: SourceIndex) -> np.ndarray:
@@ -109,13 +113,20 @@ class Layout:
         return np.arange(self.target_length) + self.source_length * (counted == "running")
 
 
-def in_a_row(between: Sequence[Sequence[str]], places: Sequence[int]) -> tuple[tuple[Operand, ...], Symbols]:
-    """Operands of so many places, units last, with the tokens before, `between` and after them; symbols by column."""
+def in_a_row(
+    between: Sequence[Sequence[str]], places: Sequence[int], from_left: Sequence[bool] = ()
+) -> tuple[tuple[Operand, ...], Symbols]:
+    """Operands of so many places and the symbols before, `between` and after them.
+
+    Places are counted from the right end, but from the left in operands for which `from_left` says so.
+    """
     symbols, operands, column = list[tuple[int, str]](), list[Operand](), 0
     for tokens, count in zip(between, (*places, 0), strict=True):
         symbols += enumerate(tokens, column)
         column += len(tokens) + count
         operands.append(Operand(column - 1, 1, count))
+    for number in np.flatnonzero(from_left):
+        operands[number] = operands[number].reversed()
     return tuple(operands[:-1]), tuple(symbols)
 
 

@@ -3,7 +3,7 @@
 Operands stand in digit arrays (samples, places), place 0 first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,17 @@ def joined(rule: Rule, places: Sequence[str]) -> str:
     symbols = from_left(rule, 0, places)
     if rule.notation == "number":
         return written_number(symbols)
-    return " ".join(symbols) if spaced(rule) else "".join(symbols)
+    return space(rule).join(symbols)
 
 
-def spaced(rule: Rule) -> bool:
-    return rule.notation == "items" or max(map(len, rule.alphabet)) > 1
+def space(rule: Rule) -> str:
+    """What stands between two symbols: a space, or nothing where they are written side by side."""
+    return " " if rule.notation == "items" or max(map(len, rule.alphabet)) > 1 else ""
+
+
+def problem_text(rule: Rule, operands: Iterable[Sequence[str]]) -> str:
+    """A problem from the symbols of each operand."""
+    return f"{space(rule)}{rule.sign}{space(rule)}".join(space(rule).join(symbols) for symbols in operands)
 
 
 def example(rule: Rule) -> str:
@@ -35,17 +41,15 @@ def example(rule: Rule) -> str:
     if rule.example:
         highest = rule.base - 1
         return "".join(str(min(int(sign), highest)) if sign.isdigit() else sign for sign in rule.example)
-    operands = ([rule.alphabet[token] for token in given.alphabet[:3]] for given in rule.inputs)
-    space = " " if spaced(rule) else ""
-    return f"{space}{rule.sign}{space}".join(space.join(symbols) for symbols in operands)
+    return problem_text(rule, ([rule.alphabet[token] for token in input_.alphabet[:3]] for input_ in rule.inputs))
 
 
-def read_problem(rule: Rule, vocabulary: Sequence[str], text: str) -> list[Digits]:
+def read_problem(rule: Rule, text: str) -> list[Digits]:
     """The operands of a problem as they are typed, (1, places) each; InputError with what is wrong with it."""
     if rule.stacked:
         return read_stacked(rule, text)
     if rule.notation == "items" and len(rule.inputs) == 1:
-        return [read_list(rule, vocabulary, text)]
+        return [read_list(rule, text)]
     numbers = rule.notation == "number"
     parts = parts_of(text, rule.sign if len(rule.inputs) > 1 else "", rule)
     if len(parts) != len(rule.inputs):
@@ -54,9 +58,8 @@ def read_problem(rule: Rule, vocabulary: Sequence[str], text: str) -> list[Digit
         raise InputError(f"the second number has {len(parts[-1])} digits, which is more than {rule.short_digits}")
     places = [from_left(rule, number, part) for number, part in enumerate(parts)]
     operands = [np.array([[rule.alphabet.index(symbol) for symbol in symbols]]) for symbols in places]
-    for given, digits in zip(rule.inputs, operands, strict=True):
-        if not np.isin(digits, given.alphabet).all():
-            raise InputError("a symbol stands where it cannot")
+    if not all(np.isin(digits, input_.alphabet).all() for input_, digits in zip(rule.inputs, operands, strict=True)):
+        raise InputError("a symbol stands where it cannot")
     lengths = [digits.shape[1] for digits in operands[: rule.long_operands]]
     if not (numbers or rule.table) and len({*lengths}) > 1:
         raise InputError(f"its operands have {' and '.join(map(str, lengths))} symbols, and need as many")
@@ -68,26 +71,26 @@ def read_problem(rule: Rule, vocabulary: Sequence[str], text: str) -> list[Digit
 def parts_of(text: str, operator: str, rule: Rule) -> list[list[str]]:
     """The symbols between operators; without an operator, the text is one operand. InputError if one is missing."""
     parts = [part.strip() for part in (text.split(operator) if operator else [text])]
-    apart, known = spaced(rule), [*rule.alphabet, *rule.typed]
-    signs = [part.split() if apart else [*part] for part in parts]
-    names = [[sign if sign in known else sign.lower() for sign in part] for part in signs]
-    symbols = [[rule.typed.get(name, name) for name in part] for part in names]
-    kind = ("digit", "number") if rule.notation == "number" else ("symbol", "operand")
-    if strange := [sign for part in signs for sign in part if not {sign, sign.lower()} & {*known}]:
-        raise InputError(f"{strange[0]!r} is no {kind[0]}")
-    if not all(symbols):
-        raise InputError(f"{'an' if kind[1] == 'operand' else 'a'} {kind[1]} is missing")
-    return symbols
+    names = {*rule.alphabet, *rule.typed}
+    signs = [part.split() if space(rule) else [*part] for part in parts]
+    symbol, operand = ("digit", "a number") if rule.notation == "number" else ("symbol", "an operand")
+    if unknown := [sign for part in signs for sign in part if not {sign, sign.lower()} & names]:
+        raise InputError(f"{unknown[0]!r} is no {symbol}")
+    if not all(signs):
+        raise InputError(f"{operand} is missing")
+    recognized = [[sign if sign in names else sign.lower() for sign in part] for part in signs]
+    return [[rule.typed.get(name, name) for name in part] for part in recognized]
 
 
-def read_list(rule: Rule, vocabulary: Sequence[str], text: str) -> Digits:
+def read_list(rule: Rule, text: str) -> Digits:
     """The tokens of a list, with or without its operator in front."""
     items = [item.upper() if item.upper() in rule.words else item for item in text.split()]
     if rule.sign and items[:1] == [rule.sign]:
         items = items[1:]
-    tokens = names_of(rule, vocabulary)
-    if strange := [item for item in items if item not in tokens]:
-        raise InputError(f"{strange[0]!r} is no item")
+    alphabet = rule.inputs[0].alphabet.tolist()
+    tokens = dict(zip(typed_symbols(rule, alphabet), alphabet, strict=True))
+    if unknown := [item for item in items if item not in tokens]:
+        raise InputError(f"{unknown[0]!r} is no item")
     if not items:
         raise InputError("there is no item")
     operand = np.array([[tokens[item] for item in from_left(rule, 0, items)]])
@@ -96,11 +99,10 @@ def read_list(rule: Rule, vocabulary: Sequence[str], text: str) -> Digits:
     return operand
 
 
-def names_of(rule: Rule, vocabulary: Sequence[str]) -> dict[str, int]:
-    """The tokens of a list's items, by how they are typed."""
-    other = {symbol: name for name, symbol in rule.typed.items()}
-    tokens = rule.inputs[0].alphabet.tolist()
-    return {other.get(vocabulary[token], vocabulary[token]): token for token in tokens}
+def typed_symbols(rule: Rule, tokens: Sequence[int]) -> list[str]:
+    """How each token of a list, or of symbols, is typed."""
+    names = {symbol: name for name, symbol in rule.typed.items()}
+    return [names.get(rule.vocabulary[token], rule.vocabulary[token]) for token in tokens]
 
 
 def read_stacked(rule: Rule, text: str) -> list[Digits]:
@@ -119,41 +121,40 @@ def stack(rule: Rule, numbers: np.ndarray) -> Digits:
     return np.concatenate([numbers, zeros, marks], axis=2).reshape(samples, -1)
 
 
-def typed(
-    rule: Rule, vocabulary: Sequence[str], operands: Sequence[Digits], size: tuple[int, int], room: int | None
-) -> str:
-    """The first problem as a person types it; with `room` zeros in front are kept, as many as leave so many places.
+def unstack(rule: Rule, operand: Digits) -> np.ndarray:
+    """The numbers (samples, numbers, digits) of a stacked operand."""
+    columns = 1 + int((operand[0] == rule.inputs[0].mark).argmax())
+    rows = operand.reshape(len(operand), -1, columns)
+    return rows[:, :, : columns - rule.wider(rows.shape[1])]
 
-    `size` is that of the numbers that are stacked: their digits, and how many there are.
-    """
-    places = [from_left(rule, number, digits[0]) for number, digits in enumerate(operands)]
-    texts = [[vocabulary[token] for token in tokens] for tokens in places]
+
+def typed(rule: Rule, operands: Sequence[Digits], room: int | None) -> str:
+    """The first problem as a person types it; with `room` zeros in front are kept, as many as leave so many places."""
     if rule.stacked:
-        rows = [[*row] for row in np.reshape([*reversed(texts[0])], (size[1], -1))[::-1, : size[0]]]
-        return "+".join("".join(row[::-1]) if room is not None else written_number(row[::-1]) for row in rows)
+        numbers = unstack(rule, operands[0])[0, ::-1, ::-1]
+        texts = [[rule.vocabulary[token] for token in tokens] for tokens in numbers]
+        return "+".join(map(written_number if room is None else "".join, texts))
+    places = [from_left(rule, number, digits[0]) for number, digits in enumerate(operands)]
     if rule.notation != "number":
-        names = {symbol: name for name, symbol in rule.typed.items()}
-        signs = [[names.get(symbol, symbol) for symbol in text] for text in texts]
-        space = " " if spaced(rule) else ""
-        return f"{space}{rule.sign}{space}".join(space.join(text) for text in signs)
+        return problem_text(rule, (typed_symbols(rule, tokens) for tokens in places))
+    texts = [[rule.vocabulary[token] for token in tokens] for tokens in places]
     if room is None:
         return rule.sign.join(map(written_number, texts))
     return rule.sign.join("".join(text[room * (len(text) == len(texts[0])) :]) for text in texts)
 
 
-def of_table(rule: Rule, cells: np.ndarray) -> str:
+def table_answer(rule: Rule, cells: np.ndarray) -> str:
     """The answer that a table (rows, columns) leads to; `?` where it has a token that is no cell."""
     if not cells.size or (cells < 0).any():
         return "?"
     return joined(rule, [rule.alphabet[token] for token in rule.result(cells[None])[0]])
 
 
-def side_by_side(rule: Rule, first: Sequence[str], second: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table_text(rule: Rule, first: Sequence[str], second: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table as people write it: the first operand, and the rows below it, each behind a symbol of the second."""
     size = max(len(name) for row in rows for name in (*row, ""))
     sign = rule.sign.replace("*", "x") + " " if rule.notation == "number" else ""
     head = [*first, *[""] * (len(rows[0]) - len(first))]
     texts = [" ".join(f"{name:>{size}}" for name in from_left(rule, 0, row)) for row in (head, *rows)]
-    starts = (f"{sign}{symbol} | " for symbol in second)
-    lines = [start + text for start, text in zip(starts, texts[1:], strict=False)]
-    return "\n".join([" " * len(f"{sign}0 | ") + texts[0], *lines])
+    starts = [" " * len(f"{sign}0 | "), *(f"{sign}{symbol} | " for symbol in second)]
+    return "\n".join(start + text for start, text in zip(starts, texts, strict=False))

@@ -124,18 +124,16 @@ class Rule:
     def __post_init__(self) -> None:
         object.__setattr__(self, "title", self.title or self.name)
         self.check_tokens()
-        kinds = [given.along for given in self.inputs]
+        kinds, places = [input_.along for input_ in self.inputs], ["place"] * self.long_operands
         if self.table:
             possible = kinds == ["cell"] or ({*kinds} == {"place", "row"} and kinds[0] == "place")
-            written = all(not at.rows or at.rows == -1 for at in self.reads if at.operand == OUTPUT)
-            before = all((at.rows, at.columns) < (0, 0) for at in self.reads if at.operand == OUTPUT)
-            possible = possible and bool(self.reads) and written and before
+            cells = [(address.rows, address.columns) for address in self.reads if address.operand == OUTPUT]
+            written = all(rows >= -1 and (rows, columns) < (0, 0) for rows, columns in cells)
+            possible = possible and bool(self.reads) and written
         else:
-            long = kinds.count("place")
-            possible = 0 < long <= len(kinds) <= long + 1 and not self.reads
-            possible = possible and kinds == ["place"] * long + ["all"] * (len(kinds) - long)
+            possible = bool(places) and kinds in (places, [*places, "all"]) and not self.reads
         possible = possible and (isinstance(self.more_columns, int) or self.stacked)  # the proof of tables needs it
-        if not possible or any(at.operand >= len(kinds) for at in self.reads):
+        if not possible or any(address.operand >= len(kinds) for address in self.reads):
             raise InputError(
                 f"{self.name} is no rule: in one row it has operands along places, then one for all at most, and no "
                 "addresses; in a table operands along places and rows, or one along cells, and addresses of operands, "
@@ -166,15 +164,15 @@ class Rule:
             raise InputError(f"the symbols of {self.name} have no spaces, which stand between them")
         if len(tokens) > MOST_TOKENS:
             raise InputError(f"{self.name} has {len(tokens):,} tokens, and {MOST_TOKENS:,} at most are possible")
-        known = {*range(self.base), *range(self.base + len(SYMBOLS), len(tokens) + 1)}  # the others are symbols
-        for given in self.inputs:
-            if (given.along == "all") != (given.digits > 0) or not len(given.alphabet):
+        usable = {*range(self.base), *range(self.base + len(SYMBOLS), len(tokens) + 1)}  # the others are symbols
+        for input_ in self.inputs:
+            if (input_.along == "all") != (input_.digits > 0) or not len(input_.alphabet):
                 raise InputError(
                     f"an operand of {self.name} has tokens, and digits if it is one for all outputs, only then"
                 )
-            if not known.issuperset(given.alphabet.tolist()):
+            if not usable.issuperset(input_.alphabet.tolist()):
                 raise InputError(f"an operand of {self.name} has tokens that are not in its alphabet of {self.base}")
-            if numbers and (given.from_left or (given.along != "cell" and len(given.alphabet) < self.base)):
+            if numbers and (input_.from_left or (input_.along != "cell" and len(input_.alphabet) < self.base)):
                 raise InputError(
                     f'the numbers of {self.name} have all its digits and are read from the right: choose "items" or '
                     '"symbols" as its notation for others'
@@ -182,20 +180,25 @@ class Rule:
 
     def check_step(self) -> None:
         """InputError for a step that takes no arrays, tried on two samples, or does not return two whole numbers."""
+        alphabets = [input_.alphabet for input_ in self.inputs]
         if self.table:
-            cells = np.arange(self.cell_count)
-            read = [cells if at.operand == OUTPUT else self.inputs[at.operand].alphabet for at in self.reads]
-        else:
-            read = [given.alphabet for given in self.inputs]
+            alphabets.append(np.arange(self.cell_count))  # at the number OUTPUT
+            alphabets = [alphabets[address.operand] for address in self.reads]
         try:
-            token, state = self.step(self.start, *(values[[0, -1]] for values in read))
-            for part in (token, state):
-                np.broadcast_to(np.asarray(part).astype(np.int64, casting="same_kind"), 2)
+            token, state = self.step(self.start, *(alphabet[[0, -1]] for alphabet in alphabets))
+            for numbers in (token, state):
+                np.broadcast_to(np.asarray(numbers).astype(np.int64, casting="same_kind"), 2)
         except (ArithmeticError, IndexError, TypeError, ValueError) as error:
             raise InputError(
                 f"the step of {self.name} has to take a state and arrays, and to return a token and the next state, "
                 f"whole numbers both, or arrays of such: {error}"
             ) from None
+
+    @cached_property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Token `i` of a model: the alphabet, then + * $ & @, then what else the problems hold."""
+        sign = (self.sign,) if self.sign and self.sign not in (*SYMBOLS, *self.words) else ()
+        return (*self.alphabet, *SYMBOLS, *sign, *self.words, *self.writes)
 
     @property
     def sign(self) -> str:
@@ -205,7 +208,7 @@ class Rule:
     @property
     def table(self) -> bool:
         """Whether the output is a table."""
-        return any(given.along in ("row", "cell") for given in self.inputs)
+        return any(input_.along in ("row", "cell") for input_ in self.inputs)
 
     @property
     def stacked(self) -> bool:
@@ -219,7 +222,7 @@ class Rule:
     @property
     def long_operands(self) -> int:
         """How many operands run along places."""
-        return sum(given.along == "place" for given in self.inputs)
+        return sum(input_.along == "place" for input_ in self.inputs)
 
     @property
     def short_digits(self) -> int:
@@ -249,14 +252,11 @@ class Rule:
         """The cells (samples, rows, columns) of a table."""
         samples = len(operands[0])
         cells, nothing = np.empty((rows * columns, samples), np.int64), np.full(samples, EDGE)
-        tokens = [np.ascontiguousarray(digits.T) for digits in operands]
+        tokens = [*(np.ascontiguousarray(digits.T) for digits in operands), cells]  # cells at the number OUTPUT
         for number in range(rows * columns):
-            at = WrittenCell(*divmod(number, columns), rows, columns)
-            stands = (at.reads(self, address) for address in self.reads)
-            values = (
-                nothing if there is None else (cells if there.operand == OUTPUT else tokens[there.operand])[there.place]
-                for there in stands
-            )
+            written = WrittenCell(*divmod(number, columns), rows, columns)
+            reads = (written.reads(self, address) for address in self.reads)
+            values = (nothing if read is None else tokens[read.operand][read.place] for read in reads)
             cells[number] = self.step(self.start, *values)[0]
         if (cells < 0).any():
             raise InputError(f"{self.name} writes no token in a cell where it says that nothing can stand")
@@ -290,18 +290,12 @@ class WrittenCell(NamedTuple):
         if address.operand == OUTPUT:
             inside = 0 <= row < self.rows and 0 <= column < self.columns
             return ReadToken(OUTPUT, row * self.columns + column) if inside else None
-        given = rule.inputs[address.operand]
-        place, places = self.place_in_operand(given.along, address), self.places(rule, given)
-        marked = given.mark is not None and place % self.columns == self.columns - 1
+        input_ = rule.inputs[address.operand]
+        if input_.along == "cell":
+            place, places = self.row * self.columns + column, self.rows * self.columns
+        elif input_.along == "row":
+            place, places = row, self.rows
+        else:
+            place, places = column, self.columns - rule.wider(self.rows)
+        marked = input_.mark is not None and place % self.columns == self.columns - 1
         return ReadToken(address.operand, place) if 0 <= place < places and not marked else None
-
-    def place_in_operand(self, along: Along, address: Address) -> int:
-        """Where a token that is read stands in its operand, which runs along places, rows or cells."""
-        if along == "cell":
-            return self.row * self.columns + self.column + address.columns
-        return self.row + address.rows if along == "row" else self.column + address.columns
-
-    def places(self, rule: Rule, given: Input) -> int:
-        """How many places an operand has."""
-        by_cell = self.rows * self.columns
-        return {"row": self.rows, "cell": by_cell}.get(given.along, self.columns - rule.wider(self.rows))

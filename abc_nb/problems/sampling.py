@@ -14,7 +14,7 @@ from torch import Tensor
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems import drawing
-from abc_nb.problems.digits import Digits
+from abc_nb.problems.digits import Digits, number_range
 from abc_nb.problems.layouts import Arrangement, Layout
 from abc_nb.problems.tasks import NUMBERS, PADDED, Regime, Task, Width, single
 
@@ -34,8 +34,8 @@ class Batch:
 
     def split(self, rows: int) -> "list[Batch]":
         """The problems in order, so many at a time."""
-        pairs = zip(self.source.split(rows), self.target.split(rows), strict=True)
-        return [Batch(source, target, self.layout) for source, target in pairs]
+        parts = zip(self.source.split(rows), self.target.split(rows), strict=True)
+        return [Batch(source, target, self.layout) for source, target in parts]
 
     def operands(self, rows: Tensor, task: Task) -> list[Digits]:
         """The digits of some problems' operands, least significant first; a digit that fills every place is one."""
@@ -97,14 +97,14 @@ class Sampler:
         width = width or self.widths[rng.integers(len(self.widths))]
         operands = self.draw(self.numbers(seed)[0], size - (len(again[0]) if again else 0), width, rng)
         if again:
-            pairs = zip(operands, self.task.widen(again, width), strict=True)
-            operands = [np.concatenate(pair) for pair in pairs]
+            parts = zip(operands, self.task.widen(again, width), strict=True)
+            operands = [np.concatenate(part) for part in parts]
         return self.batch(operands, width)
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         """The operands of so many problems, from numbers of `pool`: of unpadded ones, those that fill the width."""
         if self.regime == "unpadded" and self.task.pads:
-            low, high = self.task.base ** (single(width) - 1), self.task.base ** single(width)
+            low, high = number_range(single(width), self.task.base)
             pool = pool[(pool >= low) & (pool < high)]
             if not len(pool):
                 raise InputError(f"no number of {width} digits in base {self.task.base} is left: take another regime")

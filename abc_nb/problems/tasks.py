@@ -16,7 +16,7 @@ from abc_nb.problems import notation
 from abc_nb.problems.automaton import automaton_of
 from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.digits import Digits, digit_count
-from abc_nb.problems.layouts import EOS, SOS, SYMBOLS, Arrangement, Layout, Operand, binary_aligned, in_a_row
+from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout, binary_aligned, in_a_row
 from abc_nb.problems.rules import OUTPUT, Rule
 
 Regime = Literal["tight", "padded", "padded-20", "unpadded"]
@@ -35,10 +35,10 @@ class Task:
 
     name: str
     base: int = 0  # 0: the task's usual one, which is 2 for Parity and 10 for most others
-    given: Rule | None = field(default=None, repr=False, metadata={"stored": False})  # where it is not registered
+    unregistered: Rule | None = field(default=None, repr=False, metadata={"stored": False})  # a reader's own rule
 
     def __post_init__(self) -> None:
-        if self.given is not None:
+        if self.unregistered is not None:
             return
         family = REGISTRY.get(self.name) if isinstance(self.name, str) else None
         if family is None:
@@ -46,13 +46,13 @@ class Task:
         bases = family.bases
         base = self.base or (10 if 10 in bases else bases[0])
         if base not in bases:
-            possible, title = " to ".join(map(str, sorted({bases[0], bases[-1]}))), made(self.name, bases[0]).title
+            title, possible = family.make(bases[0]).title, " to ".join(map(str, sorted({bases[0], bases[-1]})))
             raise InputError(f"base {base} is not possible: {title} is written in base {possible}")
         object.__setattr__(self, "base", base)
 
     @property
     def rule(self) -> Rule:
-        return self.given or made(self.name, self.base)
+        return self.unregistered or registered_rule(self.name, self.base)
 
     @classmethod
     def of(cls, rule: Rule) -> "Task":
@@ -62,7 +62,7 @@ class Task:
         return cls(rule.name, rule.base, rule)
 
     def __reduce__(self) -> "tuple[type[Task], tuple[object, ...]]":
-        return type(self), (self.name, self.base, self.given)
+        return type(self), (self.name, self.base, self.unregistered)
 
     @property
     def bases(self) -> Sequence[int]:
@@ -79,12 +79,9 @@ class Task:
 
     # ---- tokens
 
-    @cached_property
+    @property
     def vocabulary(self) -> tuple[str, ...]:
-        """Token `i` of the model: the alphabet, then + * $ & @, then what else the task's problems hold."""
-        rule = self.rule
-        sign = (rule.sign,) if rule.sign and rule.sign not in (*SYMBOLS, *rule.words) else ()
-        return (*rule.alphabet, *SYMBOLS, *sign, *rule.words, *rule.writes)
+        return self.rule.vocabulary
 
     @property
     def digits(self) -> Sequence[str]:
@@ -131,19 +128,14 @@ class Task:
             return digit_count(self.rule.counted_in**length - 1, self.base)
         return self.rule.whole.item_places(length) if self.rule.whole else length
 
-    def range_of(self, length: int) -> tuple[int, int]:
-        """The smallest number of a length, and the smallest longer one."""
-        base = self.rule.counted_in or self.base
-        return base ** (length - 1), base**length
-
     @lru_cache(maxsize=1024)  # noqa: B019 (a frozen value, and few of them)
     def largest(self, number: int) -> int:
         """The largest result of operands up to `number`, or the operand where results don't grow."""
-        written = np.base_repr(number, self.base).lower() if self.pads else ""
-        if self.result_places(len(written)) == len(written):
+        digits = np.base_repr(number, self.base).lower() if self.pads else ""
+        if self.result_places(len(digits)) == len(digits):
             return number
-        others = [self.rule.alphabet[-1] * self.rule.short_digits or written] * (len(self.rule.inputs) - 1)
-        return int(self.right_answer(self.rule.sign.join([written, *others])), self.base)
+        other_operands = [self.rule.alphabet[-1] * self.rule.short_digits or digits] * (len(self.rule.inputs) - 1)
+        return int(self.right_answer(self.rule.sign.join([digits, *other_operands])), self.base)
 
     @cached_property
     def training_width(self) -> int:
@@ -162,9 +154,9 @@ class Task:
         five sizes, or the first one alone for a plain model.
         """
         if self.table:
-            most = digit_count(NUMBERS + 1, self.base) - 1 if self.two_numbers else NUMBERS  # no larger number
+            longest = digit_count(NUMBERS + 1, self.base) - 1 if self.two_numbers else NUMBERS  # no larger number
             sizes = TABLE_SIZES[: None if count > 1 else 1]
-            return tuple(dict.fromkeys((min(first, most), min(second, most)) for first, second in sizes))
+            return tuple(dict.fromkeys((min(first, longest), min(second, longest)) for first, second in sizes))
         if not self.pads or regime == "unpadded":
             lengths = range(2, TRAINED + 1) if self.pads else range(1, self.training_width + 1)
             return tuple(self.width(length, regime) for length in lengths)
@@ -195,12 +187,11 @@ class Task:
     def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
         """Columns that hold a problem and its result; with a regime, no fewer than in its training."""
         if self.rule.stacked:
-            columns = 1 + int((operands[0][0] == self.rule.inputs[0].mark).argmax())
-            rows = operands[0].shape[1] // columns
-            return columns - self.rule.wider(rows), rows
+            _, numbers, digits = notation.unstack(self.rule, operands[0]).shape
+            return digits, numbers
         if self.table:
             return operands[0].shape[1], operands[-1].shape[1]
-        places = max(digits.shape[1] for digits in operands)
+        places = max(operand.shape[1] for operand in operands)
         return self.result_places(places) if regime is None else self.width_for(places, regime)
 
     def result_places(self, places: int) -> int:
@@ -215,15 +206,15 @@ class Task:
     def operand_places(self, width: Width) -> list[int]:
         """The columns that each operand takes in a problem of this width, as people write it."""
         if self.table:
-            places, rows = pair(width)
-            along = {"place": places, "row": rows, "cell": rows * (places + self.rule.wider(rows))}
-            return [along[given.along] for given in self.rule.inputs]
-        return [given.digits or single(width) for given in self.rule.inputs]
+            rows, columns = self.size(width)
+            along = {"place": pair(width)[0], "row": rows, "cell": rows * columns}
+            return [along[input_.along] for input_ in self.rule.inputs]
+        return [input_.digits or single(width) for input_ in self.rule.inputs]
 
     def widen(self, operands: Sequence[Digits], width: Width) -> list[Digits]:
         """The same problems with zeros in front, up to the places that each operand takes at this width."""
-        pairs = zip(operands, self.operand_places(width), strict=True)
-        return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])]) for digits, places in pairs]
+        sizes = zip(operands, self.operand_places(width), strict=True)
+        return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])]) for digits, places in sizes]
 
     # ---- layouts
 
@@ -241,7 +232,7 @@ class Task:
             return binary_aligned(single(width), self.rule.sign)
         layout = self.natural(width)
         if arrangement == "units-first":
-            return replace(layout, operands=tuple(map(counted_from_the_left, layout.operands)))
+            return replace(layout, operands=tuple(operand.reversed() for operand in layout.operands))
         if arrangement == "as-written":
             if self.table:
                 raise InputError("a table is written row by row, units first: choose another arrangement")
@@ -252,14 +243,12 @@ class Task:
         """Operands one after the other."""
         places, sign = self.operand_places(width), [self.rule.sign] if self.rule.sign else []
         between = [[SOS], *[sign] * (len(places) - 1), [EOS]] if len(places) > 1 else [[SOS, *sign], [EOS]]
-        operands, symbols = in_a_row(between, places)
-        pairs = zip(operands, self.rule.inputs, strict=True)
-        operands = tuple(counted_from_the_left(one) if given.from_left else one for one, given in pairs)
+        operands, symbols = in_a_row(between, places, [input_.from_left for input_ in self.rule.inputs])
         if not self.table:
             return Layout(places[0], operands, symbols, 2 if self.rule.final_only else places[0] + 1)
         rows, columns = self.size(width)
-        above = sorted(at.columns for at in self.rule.reads if at.operand == OUTPUT and at.rows)
-        operands = tuple(replace(one, by_rows=self.rule.stacked) for one in operands)
+        above = sorted(address.columns for address in self.rule.reads if address.operand == OUTPUT and address.rows)
+        operands = tuple(replace(operand, by_rows=self.rule.stacked) for operand in operands)
         return Layout(places[0], operands, symbols, rows * columns + 1, row_length=columns, above=tuple(above))
 
     def source(self, operands: Sequence[Digits], layout: Layout) -> np.ndarray:
@@ -267,14 +256,14 @@ class Task:
         tokens = np.empty((len(operands[0]), layout.source_length), np.int64)
         for column, symbol in layout.symbols:
             tokens[:, column] = self.token(symbol)
-        for digits, one in zip(operands, layout.operands, strict=True):
-            tokens[:, one.columns] = digits
+        for digits, operand in zip(operands, layout.operands, strict=True):
+            tokens[:, operand.columns] = digits
         return tokens
 
     def operands(self, source: np.ndarray, layout: Layout) -> list[Digits]:
         """The operands that source tokens hold; of a digit that fills every place of an aligned problem, the digit."""
-        pairs = zip(layout.operands, self.rule.inputs, strict=True)
-        return [source[:, one.columns][:, : given.digits or None] for one, given in pairs]
+        parts = zip(layout.operands, self.rule.inputs, strict=True)
+        return [source[:, operand.columns][:, : input_.digits or None] for operand, input_ in parts]
 
     # ---- answers
 
@@ -312,7 +301,7 @@ class Task:
     def read(self, text: str, zeros: bool = False) -> list[Digits]:
         """The operands of a typed problem, (1, places) each, with zeros in front or without; InputError for others."""
         try:
-            operands = notation.read_problem(self.rule, self.vocabulary, text.strip())
+            operands = notation.read_problem(self.rule, text.strip())
         except InputError as reason:
             takes = f"{self.title} takes a problem in {self.takes}, as in {self.example}"
             raise InputError(f"cannot read {text.strip()!r}: {reason}; {takes}") from None
@@ -322,38 +311,36 @@ class Task:
 
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
         """The first problem as a person types it; with `zeros` in front as far as a result leaves room for them."""
-        size = pair(self.width_of(operands)) if self.rule.stacked else (0, 0)
-        return notation.typed(self.rule, self.vocabulary, operands, size, self.grows if zeros else None)
+        return notation.typed(self.rule, operands, self.grows if zeros else None)
 
     def write(self, tokens: Sequence[int], layout: Layout | None = None) -> str:
         """The answer in output tokens, as a person writes it, `?` for what is no digit; `layout` is the problem's."""
         if self.table:
-            cells = self.read_table(tokens, (layout.row_length if layout else None) or len(tokens) or 1)
-            return notation.of_table(self.rule, cells)
-        symbols = self.text(tokens)
-        output = symbols[: symbols.index(EOS)] if EOS in symbols else symbols
-        digits = [symbol if symbol in self.digits else "?" for symbol in output] or ["?"]
+            columns = (layout.row_length if layout else None) or len(tokens) or 1
+            return notation.table_answer(self.rule, self.read_table(tokens, columns))
+        symbols = [*self.text(tokens), EOS]
+        digits = [symbol if symbol in self.digits else "?" for symbol in symbols[: symbols.index(EOS)]] or ["?"]
         return self.said(digits[::-1] if layout is not None and layout.answer == "units last" else digits)
 
     def said(self, digits: Sequence[str]) -> str:
         """The answer as a person writes it, from the output's digits, units first."""
         return notation.joined(self.rule, digits) if self.rule.said == "number" else digits[-1]
 
-    def read_table(self, tokens: Sequence[int], row: int) -> np.ndarray:
+    def read_table(self, tokens: Sequence[int], columns: int) -> np.ndarray:
         """The cells that output tokens stand for, (rows, columns): -1 for a token that is no cell."""
-        if row == 1 and tokens[-1:] == [self.token(EOS)]:  # where it would be a row of its own
+        if columns == 1 and tokens[-1:] == [self.token(EOS)]:  # where it would be a row of its own
             tokens = tokens[:-1]
-        cells = np.array(tokens[: len(tokens) // row * row], np.int64).reshape(-1, row) - self.first_cell
+        cells = np.array(tokens[: len(tokens) // columns * columns], np.int64).reshape(-1, columns) - self.first_cell
         return np.where((cells < 0) | (cells >= self.rule.cell_count), -1, cells)
 
     def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
         """The first operand, and below it the rows that output tokens make, each behind what stands along it."""
         if not self.table or self.rule.stacked or layout.row_length is None:
             raise InputError(f"{self.title} shows no table: take N x N, or ask for the answer alone")
-        names = self.rule.writes or self.rule.alphabet
-        rows = [[names[at] if at >= 0 else "?" for at in row] for row in self.read_table(tokens, layout.row_length)]
+        names, table = self.rule.writes or self.rule.alphabet, self.read_table(tokens, layout.row_length)
+        rows = [[names[cell] if cell >= 0 else "?" for cell in row] for row in table]
         first, second = (self.text(digits[0].tolist()) for digits in (operands[0], operands[-1]))
-        return notation.side_by_side(self.rule, first, second, rows)
+        return notation.table_text(self.rule, first, second, rows)
 
     def right_answer(self, text: str) -> str:
         """The right answer to a typed problem, computed digit by digit from the task's definition."""
@@ -374,12 +361,7 @@ def pair(width: Width) -> tuple[int, int]:
     return width if isinstance(width, tuple) else (width, width)
 
 
-def counted_from_the_left(operand: Operand) -> Operand:
-    """The same columns, counted from the other end."""
-    return Operand(int(operand.columns[-1]), -operand.stride, operand.places)
-
-
 @lru_cache(maxsize=256)
-def made(name: str, base: int) -> Rule:
-    """The rule of a registered task, the same object whenever it is asked for."""
+def registered_rule(name: str, base: int) -> Rule:
+    """The rule of a registered task, the same object at every call."""
     return REGISTRY[name].make(base)

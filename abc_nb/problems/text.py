@@ -40,7 +40,7 @@ from abc_nb.problems.before import Before
 from abc_nb.problems.digits import DIGITS, written_number
 from abc_nb.problems.layouts import Layout, in_a_row
 from abc_nb.problems.notation import from_left
-from abc_nb.problems.tasks import Task, counted_from_the_left
+from abc_nb.problems.tasks import Task
 
 EQUALS, END = "=", ";"
 NUMBER, THOUSANDS = re.compile("[0-9]+"), re.compile("[0-9]{1,3}(?:,[0-9]{3})+(?![,.]?[0-9])")
@@ -61,7 +61,7 @@ class Pattern:
         rule = self.task.rule
         digits = rule.notation != "items" and "".join(rule.alphabet) == DIGITS[: min(self.task.base, 10)]
         # Places are counted from one end.
-        one_end = rule.long_operands == 1 or not any(given.from_left for given in rule.inputs)
+        one_end = rule.long_operands == 1 or not any(input_.from_left for input_ in rule.inputs)
         possible = digits and one_end and len(rule.inputs) <= 2
         if not possible or self.task.table or rule.whole or rule.final_only:
             raise InputError(f"{self.task.title} in base {self.task.base} cannot be written into a text")
@@ -95,12 +95,11 @@ class Pattern:
     @lru_cache(maxsize=4096)  # noqa: B019 (a frozen value, and few of them)
     def layout(self, lengths: tuple[int, ...]) -> Layout:
         """Where the tokens of a problem with numbers of these lengths stand, counted from its first token."""
-        operands, symbols = in_a_row([literal.removesuffix(EQUALS) for literal in self.literals], lengths)
-        pairs = zip(operands, self.task.rule.inputs, strict=True)
-        ordered = (counted_from_the_left(one) if given.from_left else one for one, given in pairs)
-        marked = tuple(replace(operand, short=short) for operand, short in zip(ordered, self.short, strict=True))
+        literals = [literal.removesuffix(EQUALS) for literal in self.literals]
+        operands, symbols = in_a_row(literals, lengths, [input_.from_left for input_ in self.task.rule.inputs])
+        operands = tuple(replace(operand, short=short) for operand, short in zip(operands, self.short, strict=True))
         places = self.answer_places(lengths)
-        return Layout(places - self.task.grows, marked, symbols, places + 1, unpadded=True)
+        return Layout(places - self.task.grows, operands, symbols, places + 1, unpadded=True)
 
     def problem(self, operands: Sequence[str]) -> str:
         """A problem as it is written, from its numbers."""
