@@ -39,35 +39,34 @@ class Automaton:
         At these places `empty` operands have no digit. InputError where what can follow alternates for ever, as under
         a rule that treats every second place in another way.
         """
-        most, following = 1, self.following[:, (self.digits[:, list(empty)] == 0).all(1)]
+        largest, following = 1, self.following[:, (self.digits[:, list(empty)] == 0).all(1)]
         for start in self.start:  # a state is followed by states of the same factor alone
             states = np.flatnonzero((self.short == self.short[start]).all(1))
             follows = np.zeros((len(states), len(states)), np.float32)
             follows[np.arange(len(states))[:, None], np.searchsorted(states, following[states])] = 1
-            power, places, known = follows, 1, follows
-            while not np.array_equal(further := (power @ follows > 0).astype(np.float32), power):
-                if np.array_equal(further, known):
+            power, places, earlier_power = follows, 1, follows
+            while not np.array_equal(next_power := (power @ follows > 0).astype(np.float32), power):
+                if np.array_equal(next_power, earlier_power):
                     raise InputError(
                         "no certificate: what lower places mean alternates from place to place for ever; let a token "
                         "stand for as many places as it takes until the rule repeats"
                     )
-                power, places = further, places + 1
+                power, places = next_power, places + 1
                 if places.bit_count() == 1:  # at powers of two, so that every cycle is met (Brent 1980)
-                    known = power
-            most = max(most, places)
-        return most
+                    earlier_power = power
+            largest = max(largest, places)
+        return largest
 
     @cached_property
     def remaining(self) -> np.ndarray:
         """(states,): how many more places at which zeros stand the result needs; -1 where no number is enough."""
-        zeros, after = self.output[:, 0] == 0, self.following[:, 0]
-        dead = zeros
-        while not np.array_equal(further := dead & dead[after], dead):  # zeros for ever
-            dead = further
-        left = np.where(dead, 0, -1)
-        while (new := (left < 0) & (left[after] >= 0)).any():
-            left[new] = left[after[new]] + 1
-        return left
+        dead, next_state = self.output[:, 0] == 0, self.following[:, 0]
+        while not np.array_equal(still_dead := dead & dead[next_state], dead):  # zeros for ever
+            dead = still_dead
+        places = np.where(dead, 0, -1)
+        while (reached := (places < 0) & (places[next_state] >= 0)).any():
+            places[reached] = places[next_state[reached]] + 1
+        return places
 
     def ignores_zeros(self, said: Said) -> bool:
         """Whether zeros in front of numbers leave an answer as it is: all that is written, or what is said last."""
@@ -78,32 +77,33 @@ class Automaton:
     @property
     def grows(self) -> int:
         """Places that a result can need more than its operands: none where it never ends, as a running value."""
-        after = self.remaining[np.unique(self.following)]
-        return 0 if (after < 0).any() else int(after.max())
+        remaining = self.remaining[np.unique(self.following)]
+        return 0 if (remaining < 0).any() else int(remaining.max())
 
 
 @lru_cache(maxsize=256)
 def automaton_of(rule: Rule) -> Automaton:
     """The automaton of a rule, with states in the order in which they are met; InputError for more than MOST_STATES."""
     base, short = rule.base, rule.short_digits
-    inputs = np.array([*product(*(given.alphabet.tolist() for given in rule.inputs[: rule.long_operands]))])
+    inputs = np.array([*product(*(input_.alphabet.tolist() for input_ in rule.inputs[: rule.long_operands]))])
     states = [(factor, rule.start) for factor in product(rule.inputs[-1].alphabet.tolist(), repeat=short)]
-    first, numbers = np.arange(len(states)), {state: number for number, state in enumerate(states)}
+    start, numbers = np.arange(len(states)), {state: number for number, state in enumerate(states)}
     output, following = [], []
     for factor, carry in states:  # grows while it is read, until no state is new
         value = [np.array(factor) @ base ** np.arange(short)] * bool(short)
-        digits, carries = (np.broadcast_to(part, len(inputs)).tolist() for part in rule.step(carry, *inputs.T, *value))
+        results = rule.step(carry, *inputs.T, *value)
+        digits, carries = (np.broadcast_to(result, len(inputs)).tolist() for result in results)
         if unknown := {*digits}.difference(range(base)):
             raise InputError(f"{rule.name} writes token {min(unknown)}, but its alphabet has tokens 0 to {base - 1}")
-        for after in carries:
-            if numbers.setdefault((factor, after), len(states)) == len(states):
-                states.append((factor, after))
+        for next_carry in carries:
+            if numbers.setdefault((factor, next_carry), len(states)) == len(states):
+                states.append((factor, next_carry))
         if len(states) > MOST_STATES:
             raise no_automaton(rule)
         output.append(digits)
-        following.append([numbers[factor, after] for after in carries])
+        following.append([numbers[factor, next_carry] for next_carry in carries])
     factors = np.array([factor for factor, _ in states], np.int64).reshape(len(states), short)
-    return Automaton(base, first, np.array(output), np.array(following), inputs, factors)
+    return Automaton(base, start, np.array(output), np.array(following), inputs, factors)
 
 
 def certified_automaton(rule: Rule) -> Automaton:

@@ -63,9 +63,9 @@ class Before:
 
     def step(self) -> None:
         """Read a token."""
-        found = TOKEN.match(self.text, self.at)
-        assert found is not None  # as the last alternative takes any character
-        token, self.at = found[0], found.end()
+        match = TOKEN.match(self.text, self.at)
+        assert match is not None  # as the last alternative takes any character
+        token, self.at = match[0], match.end()
         kind = kind_of(token[0])
         if kind == "space":
             self.gap = True

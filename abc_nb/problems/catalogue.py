@@ -57,15 +57,15 @@ def successor(base: int) -> Rule:
 
 @known_as("addition")
 def addition(base: int) -> Rule:
-    step, both = carried(base, lambda carry, a, b: a + b + carry), (Input("place", base),) * 2
-    return Rule("addition", step, both, DIGITS[:base], title="Addition", example="123+456", operator="+")
+    step, inputs = carried(base, lambda carry, a, b: a + b + carry), (Input("place", base),) * 2
+    return Rule("addition", step, inputs, DIGITS[:base], title="Addition", example="123+456", operator="+")
 
 
 @known_as("subtraction")
 def subtraction(base: int) -> Rule:
-    step, both = carried(base, lambda borrow, a, b: a - b - borrow), (Input("place", base),) * 2
+    step, inputs = carried(base, lambda borrow, a, b: a - b - borrow), (Input("place", base),) * 2
     words = Words(title="Subtraction", example="456-123", operator="-")
-    return Rule("subtraction", step, both, DIGITS[:base], larger_first=True, **words)
+    return Rule("subtraction", step, inputs, DIGITS[:base], larger_first=True, **words)
 
 
 def by_few(name: str, title: str, example: str, digits: int) -> Make:
@@ -141,7 +141,8 @@ def list_of(name: str, operator: str) -> Make:
     return known_as(name)(make)
 
 
-by_operator = [list_of(f"listops-{operator.lower()}", operator) for operator in COMBINE]
+for operator in COMBINE:
+    list_of(f"listops-{operator.lower()}", operator)
 
 
 @known_as("cycle-navigation", bases=(5,))

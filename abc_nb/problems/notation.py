@@ -14,7 +14,7 @@ from abc_nb.problems.rules import Rule
 
 
 def from_left(rule: Rule, number: int, symbols: Sequence[Any]) -> Sequence[Any]:
-    """What stands at the places of an operand, in the order in which people write it; or that back at its places."""
+    """Symbols by place, in the order in which people write them; or symbols as they are written, by place."""
     return symbols if rule.inputs[number].from_left else symbols[::-1]
 
 

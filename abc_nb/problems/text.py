@@ -103,12 +103,12 @@ class Pattern:
 
     def problem(self, operands: Sequence[str]) -> str:
         """A problem as it is written, from its numbers."""
-        return "".join(f"{literal}{own}" for literal, own in zip(self.literals, (*operands, ""), strict=True))
+        return "".join(f"{literal}{number}" for literal, number in zip(self.literals, (*operands, ""), strict=True))
 
     def possible(self, operands: Sequence[str]) -> bool:
         """Whether there is a problem with these numbers: none is taken from a smaller one."""
-        as_wide = [number.zfill(max(map(len, operands))) for number in operands]
-        return not self.task.rule.larger_first or as_wide[0] >= as_wide[1]
+        padded = [number.zfill(max(map(len, operands))) for number in operands]
+        return not self.task.rule.larger_first or padded[0] >= padded[1]
 
     def read(self, text: str, start: int = 0, people: bool = False) -> "ProblemSpan | None":
         """The problem that begins there, up to its `=`, or as much of it as has a digit where the text ends.
@@ -125,28 +125,27 @@ class Pattern:
                     return None
                 at += 1
             if short is None:
-                found = ProblemSpan(self, start, tuple(operands), at - start - 1)
-                return found if self.possible(operands) else None
+                return ProblemSpan(self, start, tuple(operands), at - start - 1) if self.possible(operands) else None
             at = behind_spaces(text, at) if people and at > start else at
-            number = (people and THOUSANDS.match(text, at)) or NUMBER.match(text, at)
-            if number is None or not {*number[0]} <= {*self.task.digits, ","}:
+            match = (people and THOUSANDS.match(text, at)) or NUMBER.match(text, at)
+            if match is None or not {*match[0]} <= {*self.task.digits, ","}:
                 begun = at == len(text) and bool(operands)
                 return ProblemSpan(self, start, tuple(operands), at - start, finished=False) if begun else None
-            own = number[0].replace(",", "")
-            if short and (len(own) != self.task.rule.short_digits or not {*map(int, own)} <= self.factors):
+            number = match[0].replace(",", "")
+            if short and (len(number) != self.task.rule.short_digits or not {*map(int, number)} <= self.factors):
                 return None
-            at, operands = number.end(), [*operands, own]
+            at, operands = match.end(), [*operands, number]
         return None
 
     def answer(self, operands: Sequence[str]) -> str:
         """The right answer as it follows the `=`, in the task's order: longer than the longest number if needed."""
         places = self.answer_places([*map(len, operands)])
         longest = places - self.task.grows
-        filled = [own if short else own.zfill(places) for own, short in zip(operands, self.short, strict=True)]
-        by_place = (from_left(self.task.rule, number, own) for number, own in enumerate(filled))
-        digits = self.task.answer([np.array([[*map(int, own)]]) for own in by_place])[0].tolist()
-        written = "".join(map(str, digits))
-        return written[:longest] + written[longest:].rstrip("0")
+        padded = [digits if short else digits.zfill(places) for digits, short in zip(operands, self.short, strict=True)]
+        by_place = (from_left(self.task.rule, number, digits) for number, digits in enumerate(padded))
+        output = self.task.answer([np.array([[*map(int, digits)]]) for digits in by_place])[0].tolist()
+        answer = "".join(map(str, output))
+        return answer[:longest] + answer[longest:].rstrip("0")
 
     def said(self, answer: str) -> str:
         """An answer that stands behind an `=`, as people write it."""
@@ -200,24 +199,24 @@ def spans_in(text: str, patterns: Sequence[Pattern], people: bool = False) -> li
     As `people` write them, spaces stand around their signs, and commas between thousands.
     """
     before, spans = Before(text), list[ProblemSpan]()
-    firsts = {sign for own in patterns for sign in own.literals[0][:1] or DIGITS[:10]}
+    firsts = {sign for pattern in patterns for sign in pattern.literals[0][:1] or DIGITS[:10]}
     while before.at < len(text):
-        begun = text[before.at] in firsts and before.problem_may_begin()
-        found = next(filter(None, (own.read(text, before.at, people) for own in patterns)), None) if begun else None
-        if found is None:
+        candidates = patterns if text[before.at] in firsts and before.problem_may_begin() else ()
+        span = next(filter(None, (pattern.read(text, before.at, people) for pattern in candidates)), None)
+        if span is None:
             before.step()
             continue
-        if found.finished:
-            rest = text[found.end : found.end + found.pattern.answer_places(found.lengths)]
-            found = replace(found, answer_length=len(rest) - len(rest.lstrip("".join(found.pattern.task.digits))))
-        spans.append(found)
-        before.skip(found.end, "answer" if found.answer_length else "open")
+        if span.finished:
+            rest = text[span.end : span.end + span.pattern.answer_places(span.lengths)]
+            span = replace(span, answer_length=len(rest) - len(rest.lstrip("".join(span.pattern.task.digits))))
+        spans.append(span)
+        before.skip(span.end, "answer" if span.answer_length else "open")
     return spans
 
 
 def behind_spaces(text: str, at: int) -> int:
-    found = SPACES.match(text, at)
-    return at if found is None else found.end()
+    match = SPACES.match(text, at)
+    return at if match is None else match.end()
 
 
 def text_tokens(text: str) -> list[int]:
