@@ -51,8 +51,8 @@ Added = Tensor | OpenKeys | None  # what is added to logits: a matrix (heads or 
 
 def key_count(layout: Layout, attention: Attention) -> int:
     if not isinstance(layout, Layout) or attention not in get_args(Attention):
-        choice = ", ".join(get_args(Attention))
-        raise InputError(f"a bias is made for a Layout and one of {choice}, not for {layout!r} and {attention!r}")
+        possible = ", ".join(get_args(Attention))
+        raise InputError(f"a bias is made for a Layout and one of {possible}, not for {layout!r} and {attention!r}")
     return layout.target_length if attention == "self" else layout.source_length
 
 
@@ -130,13 +130,12 @@ class Bias:
 @torch.inference_mode(False)  # kept, and used in training later
 def causal(length: int) -> Tensor:
     """Zero on and below the diagonal, minus infinity above: (1, length, length)."""
-    return torch.full((length, length), CLOSED).triu(1)[None]
+    return causal_rows(0, length)
 
 
 def causal_rows(first: int, last: int) -> Tensor:
     """The same of the tokens `first` to `last` - 1 alone: (1, last - first, last)."""
-    later = torch.arange(last) > torch.arange(first, last)[:, None]
-    return torch.zeros(later.shape).masked_fill_(later, CLOSED)[None]
+    return torch.full((last - first, last), CLOSED).triu(first + 1)[None]
 
 
 @dataclass(frozen=True)

@@ -71,20 +71,20 @@ class Anchor:
         if direction not in self.directions:
             raise InputError(f"a line {direction!r} needs an output that is a table, as that of N x N")
         step = torch.arange(steps) if isinstance(offset, int) else torch.arange(steps)[:, None]
-        row, column = 0 * step, step
+        row, column = torch.zeros_like(step), step
         if self.row_length is not None and not self.by_rows:
             row, column = step // self.row_length, step % self.row_length
         # Over the whole matrix antidiagonals start in the top right corner (Algorithm 1, footnote 6).
         origin = self.last if (self.name, direction) == (WHOLE, "antidiagonal") else self.origin
-        down = row if self.turned else -row
-        moved = {"antidiagonal": -column, "vertical": 0 * column, "by row": down}.get(direction, column)
+        by_row = row if self.turned else -row
+        moved = {"antidiagonal": -column, "vertical": 0 * column, "by row": by_row}.get(direction, column)
         key = origin + self.stride * moved + offset
         if self.name != OUTPUT or self.row_length is None:
             return key, (key >= self.first) & (key <= self.last)
-        back = int(direction == "above")
+        rows_back = int(direction == "above")
         # A key holds the token before the cell that is written there.
-        inside = (key >= back) & (key <= self.row_length) & (row >= back)
-        return key + self.row_length * (row - back), inside
+        inside = (key >= rows_back) & (key <= self.row_length) & (row >= rows_back)
+        return key + self.row_length * (row - rows_back), inside
 
 
 def anchors(layout: Layout, attention: Attention) -> list[Anchor]:
@@ -96,11 +96,11 @@ def anchors(layout: Layout, attention: Attention) -> list[Anchor]:
         return [Anchor(SOS, 0, 0, 0), Anchor(name, 0, keys - 1, 0, along=along, row_length=row)]
     symbols = [symbol for _, symbol in layout.symbols]  # of equal ones the last has the plain name
     names = [symbol + f" {number}" * (symbol in symbols[number:]) for number, symbol in enumerate(symbols, 1)]
-    found = [Anchor(name, at, at, at) for name, (at, _) in zip(names, layout.symbols, strict=True)]
-    return found + [of_operand(layout, number, keys) for number in range(1, len(layout.operands) + 1)]
+    at_symbols = [Anchor(name, column, column, column) for name, (column, _) in zip(names, layout.symbols, strict=True)]
+    return at_symbols + [operand_anchor(layout, number, keys) for number in range(1, len(layout.operands) + 1)]
 
 
-def of_operand(layout: Layout, number: int, keys: int) -> Anchor:
+def operand_anchor(layout: Layout, number: int, keys: int) -> Anchor:
     """The anchor of an operand, numbered from 1: its digits and, unless it is short, the token on either side."""
     operand = layout.operands[number - 1]
     name, last, stride, short = f"operand {number}", operand.last, operand.stride, layout.is_short(operand)
@@ -150,18 +150,18 @@ class Lines(Bias):
         a cell of a table, the digits of its column and row and the cells above it that it needs. Tokens of the problem
         look at themselves.
         """
-        dealt: list[LineKey] = [*keys_of(layout, 2), *LAST_TOKENS]
+        keys: list[LineKey] = [*keys_of(layout, 2), *LAST_TOKENS]
         if layout.row_length:  # the token before the cell is the query's own, which needs no line
-            dealt = [("cross", following(layout, layout.operands[0]), "operand 1", 0)]
+            keys = [("cross", following(layout, layout.operands[0]), "operand 1", 0)]
             if not layout.operands[0].by_rows:  # one that is written row by row says where both columns and rows end
-                dealt.append(("cross", "by row", f"operand {len(layout.operands)}", 0))
-            dealt += [("self", "above", OUTPUT, right + 1) for right in layout.above]
-        return of_keys(dealt, [("source", "diagonal", PROBLEM, 0)], heads, layers)
+                keys.append(("cross", "by row", f"operand {len(layout.operands)}", 0))
+            keys += [("self", "above", OUTPUT, columns + 1) for columns in layout.above]
+        return of_keys(keys, PROBLEM_ITSELF, heads, layers)
 
     @staticmethod
     def one_key_of_problem(layout: Layout, heads: int, layers: int) -> "Lines":
         """The same without the answer: the token written last is the query's own, which is enough for one layer."""
-        return of_keys(keys_of(layout, 2), [("source", "diagonal", PROBLEM, 0)], heads, layers)
+        return of_keys(keys_of(layout, 2), PROBLEM_ITSELF, heads, layers)
 
     def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
         """The lines of one attention; none for one that was not calibrated."""
@@ -169,16 +169,16 @@ class Lines(Bias):
 
     def alone(self, attention: Attention) -> "Lines":
         """Its lines in one attention, where every head has some; in the others all keys are open."""
-        chosen = tuple(line for line in self.lines if line.attention == attention)
-        return replace(self, lines=chosen, empty="transparent")
+        lines = tuple(line for line in self.lines if line.attention == attention)
+        return replace(self, lines=lines, empty="transparent")
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
         """The keys on any head's line, with each head's own value; None if a head sees all keys."""
-        chosen = self.of(attention, layer)
-        transparent = self.empty == "transparent" and len({line.head for line in chosen}) < self.heads
+        lines = self.of(attention, layer)
+        transparent = self.empty == "transparent" and len({line.head for line in lines}) < self.heads
         if transparent or self.floor is not None:
             return None
-        keys = on_lines(chosen, layout, attention, self.heads)
+        keys = on_lines(lines, layout, attention, self.heads)
         # Where slots hold the same key, the largest value stands in the first of them and the others are closed.
         first = (keys.index[:, :, None] == keys.index[:, None, :]).int().argmax(-1)  # (query, slots)
         closed = torch.full_like(keys.value, CLOSED)
@@ -190,16 +190,17 @@ class Lines(Bias):
 
     def dense(self, layout: Layout, attention: Attention, layer: int, heads: int = 0) -> Tensor:
         """The bias as a (head, query, key) matrix; its heads are its own, whatever `heads` says."""
-        chosen = self.of(attention, layer)
-        keys = key_count(layout, attention)
-        matrix = on_lines(chosen, layout, attention, self.heads).dense(keys)
+        lines, keys = self.of(attention, layer), key_count(layout, attention)
+        matrix = on_lines(lines, layout, attention, self.heads).dense(keys)
         matrix = matrix if self.floor is None else matrix.clamp(min=self.floor)
         if self.empty == "transparent":
-            matrix[[head for head in range(self.heads) if head not in {line.head for line in chosen}]] = 0.0
+            heads_with_lines = {line.head for line in lines}
+            matrix[[head for head in range(self.heads) if head not in heads_with_lines]] = 0.0
         return matrix if attention == "cross" else matrix + causal(query_count(layout, attention))
 
 
 LineKey = tuple[Attention, Direction, str, int]  # what a line says of its keys
+PROBLEM_ITSELF: tuple[LineKey, ...] = (("source", "diagonal", PROBLEM, 0),)  # a token of the problem sees itself
 LAST_TOKENS: tuple[LineKey, ...] = (("self", "diagonal", OUTPUT, 0), ("self", "diagonal", OUTPUT, -1))
 
 
@@ -211,14 +212,15 @@ def keys_of(layout: Layout, places: int) -> list[LineKey]:
             keys += [("cross", "vertical", f"operand {number}", -place) for place in range(operand.places)]
         else:
             side, direction = 1 if operand.stride > 0 else -1, following(layout, operand)
-            keys += [("cross", direction, f"operand {number}", side * below) for below in range(places)]
+            keys += [("cross", direction, f"operand {number}", side * place) for place in range(places)]
     return keys
 
 
-def of_keys(dealt: Sequence[LineKey], every: Sequence[LineKey], heads: int, layers: int) -> Lines:
-    """Lines of the value zero, alike in all layers: `dealt` keys go to heads in turn, `every` key to each head."""
-    keys = [(number % heads, dealt[number % len(dealt)]) for number in range(max(heads, len(dealt)) if dealt else 0)]
-    keys += [(head, key) for head in range(heads) for key in every]
+def of_keys(dealt_keys: Sequence[LineKey], common_keys: Sequence[LineKey], heads: int, layers: int) -> Lines:
+    """Lines of the value zero, the same in all layers: heads get the dealt keys in turn, and each all common ones."""
+    count = max(heads, len(dealt_keys)) if dealt_keys else 0
+    keys = [(number % heads, dealt_keys[number % len(dealt_keys)]) for number in range(count)]
+    keys += [(head, key) for head in range(heads) for key in common_keys]
     lines = [
         Line(attention, layer, head, direction, span, offset, 0.0)
         for layer in range(layers)
@@ -237,19 +239,19 @@ def cells_of(line: Line, layout: Layout) -> tuple[Tensor, Tensor]:
 def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:
     """Open keys of lines in a layout, a slot for each distinct line, in time and memory linear in its length."""
     steps, keys = query_count(layout, attention), key_count(layout, attention)
-    known = {anchor.name: anchor for anchor in (*anchors(layout, attention), whole_matrix(keys))}
-    distinct: dict[tuple[Direction, str, int], list[Line]] = {}
+    by_name = {anchor.name: anchor for anchor in (*anchors(layout, attention), whole_matrix(keys))}
+    by_slot: dict[tuple[Direction, str, int], list[Line]] = {}
     for line in lines:
-        distinct.setdefault((line.direction, line.span, line.offset), []).append(line)
-    index = torch.zeros(steps, max(len(distinct), 1), dtype=torch.long)
+        by_slot.setdefault((line.direction, line.span, line.offset), []).append(line)
+    index = torch.zeros(steps, max(len(by_slot), 1), dtype=torch.long)
     value = torch.full((heads, *index.shape), CLOSED)
-    for slot, ((direction, name, offset), members) in enumerate(distinct.items()):
-        if name not in known:
-            raise InputError(f"this bias follows {name!r}, which the layout does not have: it has {', '.join(known)}")
-        columns, inside = known[name].cells(direction, offset, steps)
+    for slot, ((direction, name, offset), equal_lines) in enumerate(by_slot.items()):
+        if name not in by_name:
+            raise InputError(f"this bias follows {name!r}, which the layout does not have: it has {', '.join(by_name)}")
+        columns, inside = by_name[name].cells(direction, offset, steps)
         if attention != "cross":
             inside &= columns <= torch.arange(steps)
         index[:, slot] = columns.clamp(0, keys - 1)
-        for line in members:
+        for line in equal_lines:
             value[line.head, inside, slot] = value[line.head, inside, slot].clamp(min=line.value)
     return OpenKeys(index, value)

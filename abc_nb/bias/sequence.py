@@ -25,34 +25,34 @@ def dense_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> Tensor:
     No token sees one that comes after it. Raises InputError for a bias of other heads.
     """
     sources, outputs = layout.source_length, layout.target_length
-    cross, own, problem = (bias.dense(layout, name, layer, heads) for name in ("cross", "self", "source"))
-    answers = along_keys(as_matrix(cross, outputs, sources), as_matrix(own, outputs, outputs))
-    of_problem = pad(as_matrix(problem, sources, sources), (0, outputs), value=CLOSED)
-    return torch.cat([of_heads(part, heads) for part in (of_problem, answers)], dim=1) + causal(sources + outputs)
+    cross, to_self, problem = (bias.dense(layout, name, layer, heads) for name in ("cross", "self", "source"))
+    answer_rows = along_keys(as_matrix(cross, outputs, sources), as_matrix(to_self, outputs, outputs))
+    problem_rows = pad(as_matrix(problem, sources, sources), (0, outputs), value=CLOSED)
+    return torch.cat([of_heads(rows, heads) for rows in (problem_rows, answer_rows)], dim=1) + causal(sources + outputs)
 
 
 @torch.inference_mode(False)
 def open_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> OpenKeys | None:
     """The same as each token's few open keys, or None if the bias does not leave only a few open."""
-    cross, own, problem = (bias.open_keys(layout, name, layer) for name in ("cross", "self", "source"))
-    answers: Added = None if cross is None or own is None else over_sequence(cross, own, layout.source_length)
-    if not isinstance(answers, OpenKeys) or problem is None:
+    cross, to_self, problem = (bias.open_keys(layout, name, layer) for name in ("cross", "self", "source"))
+    answer = None if cross is None or to_self is None else over_sequence(cross, to_self, layout.source_length)
+    if not isinstance(answer, OpenKeys) or problem is None:
         return None
-    slots = max(answers.index.shape[1], problem.index.shape[1])
-    wider = [(part, (0, slots - part.index.shape[1])) for part in (problem, answers)]
-    index = torch.cat([pad(part.index, more) for part, more in wider])
-    values = [pad(of_heads(part.value, heads), more, value=CLOSED) for part, more in wider]
+    slots = max(answer.index.shape[1], problem.index.shape[1])
+    padded = [(keys, (0, slots - keys.index.shape[1])) for keys in (problem, answer)]
+    index = torch.cat([pad(keys.index, padding) for keys, padding in padded])
+    values = [pad(of_heads(keys.value, heads), padding, value=CLOSED) for keys, padding in padded]
     return OpenKeys(index, torch.cat(values, dim=1))
 
 
-def over_sequence(cross: Added, own: Added, sources: int) -> Tensor | OpenKeys:
+def over_sequence(cross: Added, to_self: Added, sources: int) -> Tensor | OpenKeys:
     """The bias of the answer's queries over problem and answer, which are one sequence in a decoder-only model."""
-    if isinstance(cross, OpenKeys) and isinstance(own, OpenKeys):
-        return OpenKeys(torch.cat([cross.index, own.index + sources], 1), along_keys(cross.value, own.value))
-    assert own is not None  # at least causal
-    answers = len(own.index) if isinstance(own, OpenKeys) else own.shape[1]
-    matrix = as_matrix(own, answers, answers)
-    return along_keys(as_matrix(cross, answers, sources).to(matrix.device), matrix)
+    if isinstance(cross, OpenKeys) and isinstance(to_self, OpenKeys):
+        return OpenKeys(torch.cat([cross.index, to_self.index + sources], 1), along_keys(cross.value, to_self.value))
+    assert to_self is not None  # at least causal
+    outputs = len(to_self.index) if isinstance(to_self, OpenKeys) else to_self.shape[1]
+    matrix = as_matrix(to_self, outputs, outputs)
+    return along_keys(as_matrix(cross, outputs, sources).to(matrix.device), matrix)
 
 
 def as_matrix(bias: Added, queries: int, keys: int) -> Tensor:
@@ -62,17 +62,17 @@ def as_matrix(bias: Added, queries: int, keys: int) -> Tensor:
     return bias.dense(keys) if isinstance(bias, OpenKeys) else bias
 
 
-def along_keys(*parts: Tensor) -> Tensor:
-    """Biases (heads or 1, query, keys of its own) of the same queries, one after the other along the keys."""
-    heads = max(len(part) for part in parts)
-    return torch.cat([part.expand(heads, -1, -1) for part in parts], 2)
+def along_keys(*biases: Tensor) -> Tensor:
+    """Biases (heads or 1, query, key) of the same queries, one after the other along the keys."""
+    heads = max(map(len, biases))
+    return torch.cat([bias.expand(heads, -1, -1) for bias in biases], 2)
 
 
-def of_heads(part: Tensor, heads: int) -> Tensor:
+def of_heads(values: Tensor, heads: int) -> Tensor:
     """Values (heads or 1, ...) as those of all heads; InputError for a bias of other heads."""
-    if len(part) not in (1, heads):
-        raise InputError(f"the bias has {len(part)} heads and the model {heads}: they must be the same")
-    return part.expand(heads, -1, -1)
+    if len(values) not in (1, heads):
+        raise InputError(f"the bias has {len(values)} heads and the model {heads}: they must be the same")
+    return values.expand(heads, -1, -1)
 
 
 def cyclic_positions(layout: Layout, period: int) -> Tensor:

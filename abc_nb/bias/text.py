@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, causal_rows
-from abc_nb.bias.lines import OUTPUT, PROBLEM, Line, LineKey, Lines, keys_of, of_keys
+from abc_nb.bias.lines import OUTPUT, PROBLEM_ITSELF, Line, LineKey, Lines, keys_of, of_keys
 from abc_nb.bias.sequence import cyclic_positions, dense_bias, open_bias, token_count
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.text import Pattern, ProblemSpan
 
-ITSELF: tuple[LineKey, ...] = (("source", "diagonal", PROBLEM, 0), ("self", "diagonal", OUTPUT, 0))
+ITSELF: tuple[LineKey, ...] = (*PROBLEM_ITSELF, ("self", "diagonal", OUTPUT, 0))
 DENSE = 64  # tokens of a problem up to which its matrix is kept
 
 
@@ -35,7 +35,7 @@ class SpanLines(Bias):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if len(self.patterns) != len(self.lines) or any(own.heads != self.heads for own in self.lines):
+        if len(self.patterns) != len(self.lines) or any(lines.heads != self.heads for lines in self.lines):
             raise InputError(f"each pattern has lines of its own, of {self.heads} heads")
 
     @classmethod
@@ -50,10 +50,10 @@ class SpanLines(Bias):
         for pattern in patterns:
             layout = pattern.layout((1,) * len(pattern.short))
             sign = next(literal for literal in pattern.literals if literal)[0]
-            dealt: list[LineKey] = [*keys_of(layout, 2), ("cross", "vertical", sign, 0)]
-            if len(dealt) > heads:
-                raise InputError(f"{pattern.form} has {len(dealt)} keys to deal to {heads} heads: take more heads")
-            lines.append(of_keys(dealt, ITSELF, heads, layers))
+            keys: list[LineKey] = [*keys_of(layout, 2), ("cross", "vertical", sign, 0)]
+            if len(keys) > heads:
+                raise InputError(f"{pattern.form} has {len(keys)} keys to deal to {heads} heads: take more heads")
+            lines.append(of_keys(keys, ITSELF, heads, layers))
         return cls(heads, tuple(patterns), tuple(lines))
 
     def lines_of(self, pattern: Pattern) -> Lines:
@@ -61,41 +61,43 @@ class SpanLines(Bias):
 
     @lru_cache(maxsize=1024)  # noqa: B019 (a frozen value, and few of them)
     def same_as(self, layer: int) -> int:
-        def of(number: int) -> list[set[Line]]:
-            return [{replace(line, layer=0) for line in own.lines if line.layer == number} for own in self.lines]
+        def line_sets(layer: int) -> list[set[Line]]:
+            return [{replace(line, layer=0) for line in lines.lines if line.layer == layer} for lines in self.lines]
 
-        return self.same_as(layer - 1) if layer and of(layer - 1) == of(layer) else layer
+        return self.same_as(layer - 1) if layer and line_sets(layer - 1) == line_sets(layer) else layer
 
     @torch.inference_mode(False)
     def rows(self, spans: Sequence[ProblemSpan], layer: int, first: int, last: int) -> Tensor:
-        found = causal_rows(first, last).repeat(self.heads, 1, 1)
+        rows = causal_rows(first, last).repeat(self.heads, 1, 1)
         for span in spans:
             begin, end = max(span.start, first), min(span.end, last)
             if begin >= end:
                 continue
-            part = found[:, begin - first : end - first].fill_(CLOSED)[:, :, span.start : span.end]
+            block = rows[:, begin - first : end - first].fill_(CLOSED)[:, :, span.start : span.end]
             if span.finished:
                 inside = slice(begin - span.start, end - span.start)
-                part.copy_(matrix_of(self.lines_of(span.pattern), span.layout, layer, inside)[:, :, : part.shape[2]])
+                block.copy_(matrix_of(self.lines_of(span.pattern), span.layout, layer, inside)[:, :, : block.shape[2]])
             else:
-                part.diagonal(begin - span.start, 1, 2).zero_()
-        return found
+                block.diagonal(begin - span.start, 1, 2).zero_()
+        return rows
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
         raise InputError("this bias is of text: give its tokenizer, or take the lines of a pattern for a problem alone")
 
 
-small = lru_cache(1024)(dense_bias)
-opened = lru_cache(64)(open_bias)
+kept_matrix = lru_cache(1024)(dense_bias)
+kept_open_keys = lru_cache(64)(open_bias)
 
 
 def matrix_of(lines: Lines, layout: Layout, layer: int, rows: slice) -> Tensor:
     """Rows of a problem's bias: (heads, rows, token); in linear time of a long one of which no head sees all."""
     tokens = token_count(layout)
-    keys = None if tokens <= DENSE else opened(lines, layout, layer, lines.heads)
+    if tokens <= DENSE:
+        return kept_matrix(lines, layout, layer, lines.heads)[:, rows]
+    keys = kept_open_keys(lines, layout, layer, lines.heads)
     if keys is not None:
         return keys.rows(rows).dense(tokens)
-    return (small if tokens <= DENSE else dense_bias)(lines, layout, layer, lines.heads)[:, rows]
+    return dense_bias(lines, layout, layer, lines.heads)[:, rows]
 
 
 def positions(spans: Sequence[ProblemSpan], tokens: int, period: int = 1) -> Tensor:
@@ -109,7 +111,7 @@ def positions(spans: Sequence[ProblemSpan], tokens: int, period: int = 1) -> Ten
         if span.end < tokens:
             steps[span.end] = period
         if span.finished and period > 1:
-            part = inside[span.start : span.end]
-            part[:] = cyclic_positions(span.layout, period)[: len(part)]
+            offsets = inside[span.start : span.end]
+            offsets[:] = cyclic_positions(span.layout, period)[: len(offsets)]
     steps[:1] = 0
     return steps.cumsum(0) + inside

@@ -57,7 +57,7 @@ class Calibration:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name, possible, wanted in (
+        for name, possible, advice in (
             ("directions", self.directions, f"some of {', '.join(DIRECTIONS)}"),
             ("share", self.share is None or 0 < self.share <= 1, "a part of a head's attention, as in 0.2"),
             ("keep", 0 < self.keep <= 1, "a part of the model's digits, as in 0.67"),
@@ -67,7 +67,7 @@ class Calibration:
             ("floor", self.floor is None or self.floor < 0, "a negative number, as in -10.0, or None"),
         ):
             if not possible:
-                raise InputError(f"a calibration cannot have {name}={getattr(self, name)}: give {wanted}")
+                raise InputError(f"a calibration cannot have {name}={getattr(self, name)}: give {advice}")
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ def calibrate(
     Raises InputError for a tensor of another shape, or one that is not finite.
     """
     settings = given(settings) if layout else replace(given(settings or PAPER), anchor="whole")
-    attention = checked(attention, layout, name, settings, layer)
-    places = anchors(layout, name) if layout and settings.anchor == "operands" else [whole_matrix(attention.shape[2])]
-    possible = candidates(places, name, settings, attention.shape[1])
+    attention = valid_means(attention, layout, name, settings, layer)
+    runs = anchors(layout, name) if layout and settings.anchor == "operands" else [whole_matrix(attention.shape[2])]
+    possible = candidates(runs, name, settings, attention.shape[1])
     means = line_means(attention, possible)
     if settings.kappa is None:
         weights = attention.softmax(-1) if settings.source == "logits" else attention
@@ -127,25 +127,27 @@ def calibrate(
     return lines
 
 
-def checked(attention: Tensor, layout: Layout | None, name: Attention, settings: Calibration, layer: int) -> Tensor:
+def valid_means(attention: Tensor, layout: Layout | None, name: Attention, settings: Calibration, layer: int) -> Tensor:
     """Finite numbers (head, query, key) of the layout, means of weights where these are asked for, or InputError."""
-    where = f"{name}-attention of layer {layer}"
+    matrix = f"{name}-attention of layer {layer}"
     if name not in get_args(Attention):
         raise InputError(f"unknown attention {name!r}: choose one of {', '.join(get_args(Attention))}")
     numbers = torch.as_tensor(attention).detach().cpu()
     numbers = numbers if numbers.dtype == torch.float64 else numbers.float()
     shape = tuple(numbers.shape)
     if len(shape) != 3 or 0 in shape:
-        raise InputError(f"{where} has the shape {shape}: give (head, query, key), the mean over problems")
+        raise InputError(f"{matrix} has the shape {shape}: give (head, query, key), the mean over problems")
     if not numbers.isfinite().all():
-        raise InputError(f"{where} is not finite everywhere: give the lowest logit where a mask closes a key")
-    if layout is not None and shape[1:] != (wanted := (query_count(layout, name), key_count(layout, name))):
-        raise InputError(f"{where} has the shape {shape}: the layout has {wanted[0]} queries and {wanted[1]} keys")
+        raise InputError(f"{matrix} is not finite everywhere: give the lowest logit where a mask closes a key")
+    if layout is not None:
+        queries, keys = query_count(layout, name), key_count(layout, name)
+        if shape[1:] != (queries, keys):
+            raise InputError(f"{matrix} has the shape {shape}: the layout has {queries} queries and {keys} keys")
     if settings.kappa is None and settings.source != "logits":
         if (numbers < 0).any():
             raise InputError("attention weights are never negative: for logits, calibrate with source='logits'")
-        if (most := numbers.sum(-1).max().item()) > 1 + ROUNDING:
-            raise InputError(f"a query's weights add up to {most:.3g}, not to 1: give the mean over problems")
+        if (total := numbers.sum(-1).max().item()) > 1 + ROUNDING:
+            raise InputError(f"a query's weights add up to {total:.3g}, not to 1: give the mean over problems")
     return numbers
 
 
@@ -160,10 +162,10 @@ class Candidates(NamedTuple):
     inside: Tensor  # (query, line): where the line has a cell
 
 
-def candidates(places: Sequence[Anchor], name: Attention, settings: Calibration, queries: int) -> Candidates:
+def candidates(runs: Sequence[Anchor], name: Attention, settings: Calibration, queries: int) -> Candidates:
     """Every line with a cell; anchored at operands, only those that extend to any length."""
     lines, columns, inside = list[tuple[Direction, str, int]](), list[Tensor](), list[Tensor]()
-    for anchor in places:
+    for anchor in runs:
         possible: Sequence[Direction] = anchor.along if settings.anchor == "operands" else anchor.directions
         if settings.script:  # that in which operands and outputs are written
             possible = ("antidiagonal",) if name == "cross" else ("diagonal",)
@@ -175,15 +177,15 @@ def candidates(places: Sequence[Anchor], name: Attention, settings: Calibration,
             if name != "cross" and settings.anchor == "operands" and direction == "diagonal":
                 last = min(last, 0)  # those of the future are closed
             offsets = torch.arange(first, last + 1)
-            key, there = anchor.cells(direction, offsets, queries)
-            some = there.any(0)
-            lines += [(direction, anchor.name, offset) for offset in offsets[some].tolist()]
-            columns.append(key[:, some].where(there[:, some], 0))
-            inside.append(there[:, some])
+            keys, on_line = anchor.cells(direction, offsets, queries)
+            with_cells = on_line.any(0)
+            lines += [(direction, anchor.name, offset) for offset in offsets[with_cells].tolist()]
+            columns.append(keys.where(on_line, 0)[:, with_cells])
+            inside.append(on_line[:, with_cells])
     if not columns:
         fitting = "antidiagonal and vertical" if name == "cross" else "diagonal and vertical"
-        wanted = ", ".join(settings.directions)
-        raise InputError(f"no line of the directions {wanted} extends in {name}-attention: {fitting} lines do")
+        directions = ", ".join(settings.directions)
+        raise InputError(f"no line of the directions {directions} extends in {name}-attention: {fitting} lines do")
     return Candidates(lines, torch.cat(columns, dim=1), torch.cat(inside, dim=1))
 
 
@@ -197,11 +199,11 @@ def line_means(attention: Tensor, possible: Candidates) -> Tensor:
 
 
 def enough_cells(possible: Candidates, name: Attention) -> Candidates:
-    """Leave out lines that are seen at less than half of the steps: what they meet beyond was never seen."""
-    seen = possible.inside
+    """Leave out lines that have keys at less than half of the steps: what they meet beyond was never seen."""
+    inside = possible.inside
     if name != "cross":
-        seen = seen & (possible.columns <= torch.arange(len(seen))[:, None])
-    return possible._replace(inside=seen & (2 * seen.sum(0) >= len(seen)))
+        inside = inside & (possible.columns <= torch.arange(len(inside))[:, None])
+    return possible._replace(inside=inside & (2 * inside.sum(0) >= len(inside)))
 
 
 # ---- steps 3 and 4: which lines are kept, and with which values
@@ -215,13 +217,13 @@ def above_threshold(means: Tensor, possible: Candidates, settings: Calibration, 
     and its value; sums of zero are left out of the threshold.
     """
     numbers = means * possible.inside.sum(0) if settings.script else means
-    known = numbers.masked_fill(numbers == 0, math.nan) if settings.script else numbers
+    counted = numbers.masked_fill(numbers == 0, math.nan) if settings.script else numbers
     kept, values = torch.zeros_like(numbers, dtype=torch.bool), numbers.clone()
     groups = ["" if settings.pooled else direction for direction, _, _ in possible.lines]
     for group in {*groups}:
         members = torch.tensor([name == group for name in groups])
-        mean = known[:, members].nanmean(1, keepdim=True)
-        deviation = (known[:, members] - mean).square().nanmean(1, keepdim=True).sqrt()
+        mean = counted[:, members].nanmean(1, keepdim=True)
+        deviation = (counted[:, members] - mean).square().nanmean(1, keepdim=True).sqrt()
         kept[:, members] = numbers[:, members] > mean + kappa * deviation
         if not settings.script:
             values[:, members] -= numbers[:, members].amax(1, keepdim=True)
@@ -235,16 +237,17 @@ def strongest_first(weights: Tensor, means: Tensor, possible: Candidates, share:
     A head keeps its strongest line in any case, unless all the attention that it gives here is less than `share`: in a
     decoder-only model it divides its attention between two matrices.
     """
-    looked_at = weights.sum(-1).mean(-1)
+    head_mass = weights.sum(-1).mean(-1)
     rest, queries = weights.clone(), weights.shape[1]
     kept = torch.zeros(means.shape, dtype=torch.bool)
     steps = torch.arange(queries)[:, None]
     for head in range(len(rest)):
         while True:
-            mass = (rest[head, steps, possible.columns] * possible.inside).sum(0) / queries
-            mass, top = mass.masked_fill(~possible.inside.any(0), CLOSED).max(0)
-            if mass == CLOSED or (mass < share and (kept[head].any() or looked_at[head] < share - ROUNDING)):
+            masses = (rest[head, steps, possible.columns] * possible.inside).sum(0) / queries
+            mass, strongest = masses.masked_fill(~possible.inside.any(0), CLOSED).max(0)
+            if mass == CLOSED or (mass < share and (kept[head].any() or head_mass[head] < share - ROUNDING)):
                 break
-            kept[head, top] = True
-            rest[head, steps[possible.inside[:, top], 0], possible.columns[possible.inside[:, top], top]] = 0
+            kept[head, strongest] = True
+            inside = possible.inside[:, strongest]
+            rest[head, steps[inside, 0], possible.columns[inside, strongest]] = 0
     return kept, means - means.masked_fill(~kept, CLOSED).amax(1, keepdim=True)

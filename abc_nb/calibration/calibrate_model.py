@@ -10,7 +10,7 @@ from torch import Tensor
 
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines
-from abc_nb.calibration.calibrate import Calibration, calibrate, checked, given
+from abc_nb.calibration.calibrate import Calibration, calibrate, given, valid_means
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
@@ -80,9 +80,9 @@ def average_attention(model: Transformer, batch: Batch, source: str = "weights")
 
     Teacher-forced. Of logits, what the causal mask closes has the lowest one instead of minus infinity.
     """
-    kept = record(model, batch, average=True)
-    means = kept.logits if source == "logits" else kept.weights
-    return {where: mean.cpu().nan_to_num(neginf=mean[mean.isfinite()].min().item()) for where, mean in means.items()}
+    recorded = record(model, batch, average=True)
+    means = recorded.logits if source == "logits" else recorded.weights
+    return {key: mean.cpu().nan_to_num(neginf=mean[mean.isfinite()].min().item()) for key, mean in means.items()}
 
 
 def bias_from_attention(averages: Averages, layout: Layout, settings: Calibration | None = None) -> Lines:
@@ -92,16 +92,16 @@ def bias_from_attention(averages: Averages, layout: Layout, settings: Calibratio
     no line. Without a share or kappa, and for InputError, see `calibrate`.
     """
     settings, heads, lines = given(settings), heads_of(averages), list[Line]()
-    last = {name: max(layer for other, layer in averages if other == name) for name, _ in averages}
+    last_layers = dict(sorted(averages))  # of each attention
     for name, layer in averages:
-        origin = last[name] if settings.layers == "last" else layer
-        read = calibrate(averages[name, origin], layout, name, settings, origin)
-        lines += [replace(line, layer=layer) for line in read]
+        origin = last_layers[name] if settings.layers == "last" else layer
+        calibrated = calibrate(averages[name, origin], layout, name, settings, origin)
+        lines += [replace(line, layer=layer) for line in calibrated]
     return Lines(heads, tuple(lines), settings.floor, settings.empty)
 
 
 def heads_of(averages: Averages) -> int:
-    """How many heads every attention has; InputError if they differ, or where there is no attention."""
+    """How many heads all attentions have; InputError if they differ, or where there is no attention."""
     if not isinstance(averages, Mapping) or not averages:
         raise InputError('give averaged attention by name and layer, as in {("cross", 0): attention}')
     heads = {len(attention) for attention in averages.values()}
@@ -118,13 +118,13 @@ def coverage(averages: Averages, bias: Lines, layout: Layout) -> pd.DataFrame:
     """
     if (heads := heads_of(averages)) != bias.heads:
         raise InputError(f"the attention has {heads} heads and the bias {bias.heads}: give the bias read from it")
-    parts: dict[Attention, list[Tensor]] = {}
+    masses: dict[Attention, list[Tensor]] = {}
     for (name, layer), attention in averages.items():
-        weights = checked(attention, layout, name, Calibration(), layer)
-        parts.setdefault(name, []).append((weights * bias.covers(layout, name, layer)).sum(-1))  # (head, query)
+        weights = valid_means(attention, layout, name, Calibration(), layer)
+        masses.setdefault(name, []).append((weights * bias.covers(layout, name, layer)).sum(-1))  # (head, query)
     rows = []
-    for name, masses in parts.items():
-        mass = torch.cat(masses)
+    for name, of_layers in masses.items():
+        mass = torch.cat(of_layers)
         steps = zip(mass.mean(0).tolist(), mass.amax(0).tolist(), strict=True)
         rows += [(name, step, mean, highest) for step, (mean, highest) in enumerate(steps)]
     return pd.DataFrame(rows, columns=["attention", "step", "mean", "highest"])
