@@ -13,7 +13,7 @@ from torch import Tensor
 from abc_nb.bias.base import CLOSED
 from abc_nb.model import compiled
 from abc_nb.model.attention import over_all_keys
-from abc_nb.model.dropout import least, random_numbers
+from abc_nb.model.dropout import drop_threshold, random_numbers
 
 needs_compiler = pytest.mark.skipif(compiled.kernels(8) is None, reason="no C compiler")
 SIZES = st.sampled_from(compiled.HEAD_SIZES)
@@ -63,7 +63,7 @@ def test_weights_are_dropped_as_by_the_formula_on_one_thread_and_on_two(size: in
     bias, weight = torch.randn(2, 3, 7, 21, generator=draw), torch.randn(2, 3, 7, size, generator=draw)
     bias = bias.masked_fill(torch.rand(bias.shape, generator=draw) < 0.3, CLOSED)
     torch.manual_seed(0)
-    kept = (random_numbers((2, 3, 7, 21)) >= least(0.3)).double() / 0.7
+    kept = (random_numbers((2, 3, 7, 21)) >= drop_threshold(0.3)).double() / 0.7
 
     def formula(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
         return torch.softmax(query @ key.mT / size**0.5 + bias, -1) * kept @ value

@@ -34,8 +34,8 @@ def later(meant: Any, default: Any) -> Any:
 def to_data(value: Any) -> Any:
     """Plain dicts, lists and scalars."""
     if is_dataclass(value):
-        written = {f.name: to_data(getattr(value, f.name)) for f in fields(value) if is_written(f, value)}
-        return {"type": type(value).__name__, **dict(getattr(value, "RETIRED", ()))} | written
+        settings = {f.name: to_data(getattr(value, f.name)) for f in fields(value) if is_written(f, value)}
+        return {"type": type(value).__name__, **dict(getattr(value, "RETIRED", ()))} | settings
     return [to_data(item) for item in value] if isinstance(value, tuple) else value
 
 
@@ -55,33 +55,34 @@ def from_data(data: Any, types: Iterable[type]) -> Any:
         return tuple(from_data(item, types) for item in data)
     if not isinstance(data, dict):
         return data
-    known = {cls.__name__: cls for cls in types}
+    by_name = {cls.__name__: cls for cls in types}
     name = data.get("type")
-    if not isinstance(name, str) or name not in known:
-        raise InputError(f"unknown configuration type {name!r}: choose one of {', '.join(sorted(known))}")
-    without_value = [("type", name), *getattr(known[name], "RETIRED", ())]
-    values = {own.name: own.metadata[MEANT] for own in fields(known[name]) if MEANT in own.metadata}
+    if not isinstance(name, str) or name not in by_name:
+        raise InputError(f"unknown configuration type {name!r}: choose one of {', '.join(sorted(by_name))}")
+    kind = by_name[name]
+    without_value = [("type", name), *getattr(kind, "RETIRED", ())]
+    values = {setting.name: setting.metadata[MEANT] for setting in fields(kind) if MEANT in setting.metadata}
     values |= {key: from_data(item, types) for key, item in data.items() if (key, item) not in without_value}
-    needed = {own.name: own.default is own.default_factory is MISSING for own in fields(known[name])}
+    needed = {setting.name: setting.default is setting.default_factory is MISSING for setting in fields(kind)}
     for key in values | needed:
         if key not in needed:
             raise InputError(f"{name} has no setting {key!r}: it takes {', '.join(needed)}")
-        possible = fits(values[key], hints(known[name])[key]) if key in values else not needed[key]
+        possible = fits(values[key], hints(kind)[key]) if key in values else not needed[key]
         if not possible:
             raise InputError(f"the setting {key!r} of {name} is missing or not of its type")
-    return known[name](**values)
+    return kind(**values)
 
 
 def check_fields(value: Any, **least: int) -> None:
     """InputError if a field of a configuration is not of its type, or a number smaller than the `least` possible."""
     kind: Any = type(value)
     for name, hint in hints(kind).items():
-        own = getattr(value, name)
-        if not fits(own, hint):
+        setting = getattr(value, name)
+        if not fits(setting, hint):
             accepted = f": choose one of {', '.join(map(str, get_args(hint)))}" if get_origin(hint) is Literal else ""
-            raise InputError(f"{own!r} is not possible as {name} of a {kind.__name__}{accepted}")
-        if name in least and own is not None and own < least[name]:
-            raise InputError(f"{own} is not possible as {name} of a {kind.__name__}: give {least[name]} or more")
+            raise InputError(f"{setting!r} is not possible as {name} of a {kind.__name__}{accepted}")
+        if name in least and setting is not None and setting < least[name]:
+            raise InputError(f"{setting} is not possible as {name} of a {kind.__name__}: give {least[name]} or more")
 
 
 hints = cache(get_type_hints)  # of a class, by field
@@ -95,14 +96,14 @@ def type_parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 def fits(value: Any, hint: Any) -> bool:
     """Whether a value is of the type that a field is annotated with."""
-    kind, inner = type_parts(hint)
-    if kind is Literal:
-        return value in inner
-    if kind is UnionType:
-        return any(fits(value, each) for each in inner)
-    if kind is tuple:
-        each = inner[:1] * len(value) if inner[-1] is ... and isinstance(value, tuple) else inner
-        return isinstance(value, tuple) and len(value) == len(each) and all(map(fits, value, each))
+    origin, arguments = type_parts(hint)
+    if origin is Literal:
+        return value in arguments
+    if origin is UnionType:
+        return any(fits(value, argument) for argument in arguments)
+    if origin is tuple:
+        item_types = arguments[:1] * len(value) if arguments[-1] is ... and isinstance(value, tuple) else arguments
+        return isinstance(value, tuple) and len(value) == len(item_types) and all(map(fits, value, item_types))
     if isinstance(value, bool):  # which Python takes for a number
         return hint is bool
     return isinstance(value, (int, float) if hint is float else hint) and value == value  # NaN differs from itself
@@ -126,7 +127,7 @@ def import_modules(package: str, folder: Iterable[str]) -> None:
 
 def classes(*bases: type) -> dict[str, type]:
     """These configurations and all loaded ones that derive from them, by name."""
-    every = list(bases)
-    for cls in every:  # grows while it is read
-        every += cls.__subclasses__()
-    return {cls.__name__: cls for cls in every if is_dataclass(cls)}
+    derived = list(bases)
+    for cls in derived:  # grows while it is read
+        derived += cls.__subclasses__()
+    return {cls.__name__: cls for cls in derived if is_dataclass(cls)}

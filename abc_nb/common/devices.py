@@ -12,23 +12,23 @@ import torch
 @contextmanager
 def one_thread() -> Iterator[None]:
     """PyTorch computes on one thread in here, so that a run can be repeated bit for bit; afterwards as before."""
-    before = torch.get_num_threads()
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
 
 
 @contextmanager
-def tensor_cores(where: torch.device) -> Iterator[None]:
+def tensor_cores(device: torch.device) -> Iterator[None]:
     """On a GPU, matrix products of float32 are computed in TF32 in here; on a processor nothing changes."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if where.type == "cuda" else before)
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if device.type == "cuda" else precision)
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(precision)
 
 
 def device() -> str:

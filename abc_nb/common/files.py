@@ -24,8 +24,8 @@ def write_bytes(path: Path, content: bytes) -> Path:
 def replacement(path: Path) -> Iterator[Path]:
     """A file to write beside `path`: it is moved over `path` in the end, or removed where that fails.
 
-    A link stays, and what it points to is replaced. InputError for what is there and no regular file. Each process of a
-    machine has its own. An OSError names `path`, which a full disk alone does not.
+    A link stays, and what it points to is replaced. InputError if there is something that is no regular file. Each
+    process of a machine writes a file of its own. An OSError names `path`, which a full disk alone does not.
     """
     if path.exists() and not path.is_file():
         raise InputError(f"{path} is no regular file, and is not replaced: give the name of another")

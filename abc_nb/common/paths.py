@@ -22,13 +22,13 @@ def home() -> Path:
 
     A warning says where the first two are not the same.
     """
-    here = Path.cwd()
-    own = next(filter(is_checkout, (here, *here.parents)), None)
-    if own is None or not CHECKOUT or own == ROOT:
-        return own or (ROOT if CHECKOUT else here)
-    advice = f"what is made goes to {own}; to use its package, run `pip install -e {own}`"
-    warnings.warn(f"the package is that of {ROOT}, and the current folder is in {own}: {advice}", stacklevel=2)
-    return own
+    folder = Path.cwd()
+    checkout = next(filter(is_checkout, (folder, *folder.parents)), None)
+    if checkout is None or not CHECKOUT or checkout == ROOT:
+        return checkout or (ROOT if CHECKOUT else folder)
+    advice = f"what is made goes to {checkout}; to use its package, run `pip install -e {checkout}`"
+    warnings.warn(f"the package is that of {ROOT}, and the current folder is in {checkout}: {advice}", stacklevel=2)
+    return checkout
 
 
 HOME = home()

@@ -52,13 +52,13 @@ def over_open_keys(query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, dr
     rows = max(1, BLOCK // (query.shape[0] * bias.index.shape[1] * query.shape[1] * query.shape[3]))
     if not torch.is_grad_enabled() and rows < len(bias.index):  # so many that what is gathered stays in the cache
         blocks = [slice(start, start + rows) for start in range(0, len(bias.index), rows)]
-        return torch.cat([over_open_keys(query[:, :, own], key, value, bias.rows(own)) for own in blocks], dim=2)
+        return torch.cat([over_open_keys(query[:, :, block], key, value, bias.rows(block)) for block in blocks], dim=2)
     by_token = [x.transpose(1, 2) for x in (query, key, value)]  # (B, L or S, H, d), as it lies in memory
-    flat, slots = bias.index.flatten(), bias.index.shape
-    near_key, near_value = (x.index_select(1, flat).unflatten(1, slots) for x in by_token[1:])
-    logits = (by_token[0].unsqueeze(2) * near_key).sum(-1) / query.shape[-1] ** 0.5  # (B, L, slots, H)
+    index, shape = bias.index.flatten(), bias.index.shape
+    open_key, open_value = (x.index_select(1, index).unflatten(1, shape) for x in by_token[1:])
+    logits = (by_token[0].unsqueeze(2) * open_key).sum(-1) / query.shape[-1] ** 0.5  # (B, L, slots, H)
     weights = dropped(softmax_or_zero(logits, bias.value.permute(1, 2, 0), -2), dropout)
-    return (weights[..., None] * near_value).sum(2).transpose(1, 2)
+    return (weights[..., None] * open_value).sum(2).transpose(1, 2)
 
 
 def softmax_or_zero(logits: Tensor, bias: Tensor, dim: int) -> Tensor:
@@ -104,8 +104,8 @@ class Record:
     def keep(self, names: Sequence[Attention], layer: int, sources: int, logits: Tensor, weights: Tensor) -> None:
         """Of two attentions under one softmax the first is that to the problem, which has so many tokens."""
         sizes = [sources] * (len(names) - 1) + [logits.shape[-1] - sources * (len(names) - 1)]
-        for name, *own in zip(names, logits.split(sizes, -1), weights.split(sizes, -1), strict=True):
-            self.logits[name, layer], self.weights[name, layer] = (x.mean(0) if self.average else x for x in own)
+        for name, *parts in zip(names, logits.split(sizes, -1), weights.split(sizes, -1), strict=True):
+            self.logits[name, layer], self.weights[name, layer] = (x.mean(0) if self.average else x for x in parts)
 
 
 class MultiHeadAttention(nn.Module):
@@ -132,7 +132,7 @@ class MultiHeadAttention(nn.Module):
             mixed = over_open_keys(query, *keys_values, bias, dropout)
         else:
             bias = bias[None] if bias is not None and bias.ndim == 3 else bias  # the same for all rows of a batch
-            extra = self.encoding.logits(self.position, query, index)
-            added = extra if bias is None else bias if extra is None else extra + bias
+            positional = self.encoding.logits(self.position, query, index)
+            added = positional if bias is None else bias if positional is None else positional + bias
             mixed = over_all_keys(query, *keys_values, added, dropout, keep)
         return self.out(mixed.transpose(1, 2).flatten(2))

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from abc_nb.common.devices import processor
 from abc_nb.common.files import replacement
-from abc_nb.model.dropout import least, random_numbers
+from abc_nb.model.dropout import drop_threshold, random_numbers
 
 SOURCE = Path(__file__).with_name("attention.c")
 THREADS = ("-fopenmp", "-fopenmp-simd")  # OpenMP, whose threads PyTorch has, too; without it one thread
@@ -63,8 +63,8 @@ def compiled_library(*defined: str) -> ctypes.CDLL | None:
     compiler, text = shutil.which(os.environ.get("CC") or "cc"), SOURCE.read_text(encoding="utf-8")
     if compiler is None:
         return None
-    narrow = ["-mno-avx512f"] * (torch.backends.cpu.get_cpu_capability() == "AVX2")  # as ATEN_CPU_CAPABILITY can ask
-    command = [compiler, *FLAGS, *narrow, *defined, str(SOURCE), "-lm"]
+    avx2 = ["-mno-avx512f"] * (torch.backends.cpu.get_cpu_capability() == "AVX2")  # as ATEN_CPU_CAPABILITY can ask
+    command = [compiler, *FLAGS, *avx2, *defined, str(SOURCE), "-lm"]
     facts = [text, *command, platform.machine(), processor("flags", "Features")]
     try:
         path = folder() / f"attention-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.so"
@@ -78,8 +78,8 @@ def compiled_library(*defined: str) -> ctypes.CDLL | None:
 
 def folder() -> Path:
     """Where compiled files are kept."""
-    given, shared = (os.environ.get(name) for name in ("ABC_NB_CACHE", "XDG_CACHE_HOME"))
-    return Path(given) if given else (Path(shared) if shared else Path.home() / ".cache") / "abc_nb"
+    own_cache, user_cache = (os.environ.get(name) for name in ("ABC_NB_CACHE", "XDG_CACHE_HOME"))
+    return Path(own_cache) if own_cache else (Path(user_cache) if user_cache else Path.home() / ".cache") / "abc_nb"
 
 
 def call(library: ctypes.CDLL | None, name: str, arrays: list[Tensor | None], *numbers: int | float) -> None:
@@ -117,7 +117,7 @@ class Compiled(torch.autograd.Function):
         steps = (0, 0) if added is None else added.expand(shape).stride()[:2]
         out, weights = torch.empty_like(query), query.new_empty(shape) if any(ctx.needs_input_grad) else None
         arrays = [query, key, value, added, random_numbers(shape) if dropout else None, out, weights]
-        numbers = (*shape, *steps, torch.get_num_threads(), least(dropout), 1 / (1 - dropout))
+        numbers = (*shape, *steps, torch.get_num_threads(), drop_threshold(dropout), 1 / (1 - dropout))
         call(kernels(query.shape[-1]), "forward", arrays, *numbers)
         if weights is not None:
             ctx.save_for_backward(query, key, value, weights)

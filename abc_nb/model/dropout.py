@@ -20,7 +20,7 @@ def random_numbers(shape: Sequence[int]) -> Tensor:
     return torch.from_numpy(words.view(np.int16)[:count]).view(*shape)
 
 
-def least(probability: float) -> int:
+def drop_threshold(probability: float) -> int:
     """The smallest int16 that is not dropped."""
     return round(probability * 2**16) - 2**15
 
@@ -29,7 +29,7 @@ def dropped(x: Tensor, probability: float) -> Tensor:
     """The numbers, of which each is zero with this probability, and the others are enlarged to keep the mean."""
     if not probability or x.device.type != "cpu":
         return F.dropout(x, probability)
-    return x * (random_numbers(x.shape) >= least(probability)).to(x.dtype).div_(1 - probability)
+    return x * (random_numbers(x.shape) >= drop_threshold(probability)).to(x.dtype).div_(1 - probability)
 
 
 class Dropout(nn.Dropout):

@@ -33,12 +33,12 @@ def value(whole: Tensor, exponent: Tensor) -> Tensor:
 
 def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The same weights for a file: those that are of 8 bits each are taken apart, others stay in float32."""
-    found: dict[str, Tensor] = {}
+    stored: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         whole, exponent = split(tensor)
         exact = value(whole, exponent).equal(tensor)
-        found |= {name: whole, name + EXPONENT: exponent} if exact else {name: tensor.contiguous()}
-    return found
+        stored |= {name: whole, name + EXPONENT: exponent} if exact else {name: tensor.contiguous()}
+    return stored
 
 
 def unpacked(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

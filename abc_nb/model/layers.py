@@ -139,12 +139,12 @@ class Layer(nn.Module):
         """The output for the answer's tokens `x` (B, L, D), over those of the problem, which a cache has, and `x`."""
         new = self.keys_values(x, frame.queries)
         if cache is None:
-            both = torch.cat([problem[0], new[0]], 2), torch.cat([problem[1], new[1]], 2)
+            keys_values = torch.cat([problem[0], new[0]], 2), torch.cat([problem[1], new[1]], 2)
         else:
-            both = cache.put(number, new)
+            keys_values = cache.put(number, new)
         index = frame.queries, torch.cat([frame.source, frame.target])
         bias, keep = frame.biases[number]["sequence"], frame.keep(number, "cross", "self")
-        return self.mix(x, self.self_attention.attend(self.self_residual.norm(x), both, bias, index, keep))
+        return self.mix(x, self.self_attention.attend(self.self_residual.norm(x), keys_values, bias, index, keep))
 
 
 class DecoderLayer(nn.Module):
@@ -159,10 +159,10 @@ class DecoderLayer(nn.Module):
     def answer(self, x: Tensor, problem: KeysValues, frame: Frame, number: int, cache: Cache | None) -> Tensor:
         """The output for the answer's tokens `x` (B, L, D), over the encoded problem and the tokens up to `x`."""
         biases, inner = frame.biases[number], self.self_residual.norm(x)
-        own = self.self_attention.keys_values(inner, frame.queries)
-        own = own if cache is None else cache.put(number, own)
+        keys_values = self.self_attention.keys_values(inner, frame.queries)
+        keys_values = keys_values if cache is None else cache.put(number, keys_values)
         index, keep = (frame.queries, frame.target), frame.keep(number, "self")
-        x = self.self_residual(x, self.self_attention.attend(inner, own, biases["self"], index, keep))
+        x = self.self_residual(x, self.self_attention.attend(inner, keys_values, biases["self"], index, keep))
         index, keep = (frame.queries, frame.source), frame.keep(number, "cross")
         inner = self.cross_residual.norm(x)
         x = self.cross_residual(x, self.cross_attention.attend(inner, problem, biases["cross"], index, keep))
@@ -191,16 +191,17 @@ class Decoder(nn.ModuleList):
             if not self.alone:
                 yield layer.cross_attention.keys_values(memory, frame.source)
                 continue
-            own, index = layer.keys_values(memory, frame.source), (frame.source, frame.source)
-            yield own
+            keys_values, index = layer.keys_values(memory, frame.source), (frame.source, frame.source)
+            yield keys_values
             if number < len(self) - 1:  # nobody looks at the states after the last layer
-                inner, bias, keep = layer.self_residual.norm(memory), frame.biases[number], frame.keep(number, "source")
-                memory = layer.mix(memory, layer.self_attention.attend(inner, own, bias["source"], index, keep))
+                inner, bias = layer.self_residual.norm(memory), frame.biases[number]["source"]
+                attended = layer.self_attention.attend(inner, keys_values, bias, index, frame.keep(number, "source"))
+                memory = layer.mix(memory, attended)
 
     def forward(self, x: Tensor, problem: Iterable[KeysValues], frame: Frame, cache: Cache | None = None) -> Tensor:
         """The states after all layers of a frame's queries, with embedded tokens `x` (B, L, D)."""
-        for number, (layer, known) in enumerate(zip(self.layers, problem, strict=True)):
-            x = layer.answer(x, known, frame, number, cache)
+        for number, (layer, keys_values) in enumerate(zip(self.layers, problem, strict=True)):
+            x = layer.answer(x, keys_values, frame, number, cache)
         if cache is not None:
             cache.count += x.shape[1]
         return x

@@ -22,7 +22,7 @@ class LowRank(nn.Module):
 def projections(model: nn.Module) -> list[nn.Linear]:
     """The query and key projections of every attention."""
     attentions = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
-    return [linear for each in attentions for linear in (each.query, each.key)]
+    return [linear for attention in attentions for linear in (attention.query, attention.key)]
 
 
 def adapt(model: nn.Module, rank: int, seed: int) -> None:

@@ -41,9 +41,9 @@ class Transformer(nn.Module):
 
     def with_bias(self, bias: Bias) -> Self:
         """The same weights under another bias, ready to evaluate."""
-        changed = type(self)(replace(self.config, bias=bias), self.embedding.num_embeddings)
-        changed.load_state_dict(self.state_dict())
-        return changed.to(self.head.weight.device).eval()
+        model = type(self)(replace(self.config, bias=bias), self.embedding.num_embeddings)
+        model.load_state_dict(self.state_dict())
+        return model.to(self.head.weight.device).eval()
 
     def frame(self, layout: Layout, dense: bool = False) -> Frame:
         """As `build_frame`, of which the last ones are kept, with tokens where the position encoding puts them."""
@@ -52,10 +52,9 @@ class Transformer(nn.Module):
             if len(self.frames) == FRAMES:
                 del self.frames[next(iter(self.frames))]
             self.frames[key] = self.build_frame(layout, dense)
-        kept = self.frames[key]
-        place = self.config.position.place
-        source, target = place(Index(kept.source, kept.target), layout, self.config.head_size, self.training)
-        return replace(kept, source=source, target=target, queries=target)
+        frame, place = self.frames[key], self.config.position.place
+        source, target = place(Index(frame.source, frame.target), layout, self.config.head_size, self.training)
+        return replace(frame, source=source, target=target, queries=target)
 
     @torch.inference_mode(False)  # a frame outlives the pass that builds it, and may serve training next
     def build_frame(self, layout: Layout, dense: bool) -> Frame:
@@ -64,20 +63,20 @@ class Transformer(nn.Module):
         source = torch.from_numpy(layout.source_index(config.source_index)).to(device)
         target = torch.from_numpy(layout.target_index(config.source_index)).to(device)
 
-        def added(attention: Attention, layer: int) -> Added:
+        def bias_of(attention: Attention, layer: int) -> Added:
             keys = None if dense or config.position.adds_logits else config.bias.open_keys(layout, attention, layer)
             if keys is not None and keys.few(key_count(layout, attention)):
                 return keys.to(device)
             matrix = config.bias.dense(layout, attention, layer, config.heads)
             return None if matrix is None else matrix.to(device)
 
-        def of_layer(layer: int) -> dict[str, Added]:
-            cross, own = added("cross", layer), added("self", layer)
+        def layer_biases(layer: int) -> dict[str, Added]:
+            cross, to_self = bias_of("cross", layer), bias_of("self", layer)
             if not self.decoder.alone:
-                return {"cross": cross, "self": own}
-            return {"sequence": over_sequence(cross, own, layout.source_length), "source": added("source", layer)}
+                return {"cross": cross, "self": to_self}
+            return {"sequence": over_sequence(cross, to_self, layout.source_length), "source": bias_of("source", layer)}
 
-        return Frame(source, target, target, tuple(map(of_layer, range(config.decoder_layers))))
+        return Frame(source, target, target, tuple(map(layer_biases, range(config.decoder_layers))))
 
     def forward(
         self, source: Tensor, target: Tensor, layout: Layout, record: Record | None = None, phase: Tensor | int = 0
@@ -96,10 +95,9 @@ class Transformer(nn.Module):
         return self.head(self.decoder_norm(self.decoder(x, self.decoder.problem(memory, frame), frame)))
 
     def embed(self, tokens: Tensor, index: Tensor) -> Tensor:
-        x = self.embedding(tokens) * self.config.width**0.5
+        config, x = self.config, self.embedding(tokens) * self.config.width**0.5
         exact = index.double() if x.dtype == torch.float64 else index  # lest sines are of float32
-        fixed = self.config.position.embedding(exact, self.config.width)
-        position = fixed if self.position is None else self.position(index)
+        position = config.position.embedding(exact, config.width) if self.position is None else self.position(index)
         return self.dropout(x if position is None else x + position)
 
     def encode(self, source: Tensor, frame: Frame, phase: Tensor | int = 0, stride: int = 1) -> Tensor:

@@ -30,5 +30,5 @@ class Relative(PositionEncoding):
 
     def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
         by_offset = query @ learned.table.T / query.shape[-1] ** 0.5  # (batch, head, query, 2 * clip + 1)
-        row = offsets(index).clamp(-self.clip, self.clip) + self.clip
-        return by_offset.gather(-1, row.expand(*query.shape[:-1], row.shape[-1]))
+        table_index = offsets(index).clamp(-self.clip, self.clip) + self.clip
+        return by_offset.gather(-1, table_index.expand(*query.shape[:-1], table_index.shape[-1]))

@@ -13,11 +13,11 @@ class Rotary(PositionEncoding):
     """Queries and keys are rotated by their index (RoPE, Su et al. 2021, equation 34)."""
 
     def rotate(self, x: Tensor, index: Tensor) -> Tensor:
-        """`index`: (length,); (length, size / 2) for each pair its own; (batch, 1, length, 1) for each row its own."""
+        """`index` is (length,), or (length, size / 2) by rotated pair, or (batch, 1, length, 1) by row of the batch."""
         size = x.shape[-1]
         index = index if index.ndim == 4 else index.reshape(len(index), -1)
-        pairs = torch.arange(0, size, 2, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
-        angle = index * 10000 ** (-pairs / size)
+        dimension = torch.arange(0, size, 2, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
+        angle = index * 10000 ** (-dimension / size)
         sin, cos = angle.sin(), angle.cos()
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
