@@ -57,7 +57,7 @@ def outcome(attend, tensors: list[Tensor], heads: int, weight: Tensor) -> list[T
 @needs_compiler
 @pytest.mark.parametrize("size", compiled.HEAD_SIZES)
 def test_weights_are_dropped_as_by_the_formula_on_one_thread_and_on_two(size: int) -> None:
-    """The weights whose number is below `least` are dropped; output and gradients are those of the others, enlarged."""
+    """Weights below the threshold are dropped; output and gradients are those of the others, enlarged."""
     draw = torch.Generator().manual_seed(size)
     given = [torch.randn(2, n, 3 * size, generator=draw) for n in (7, 21, 21)]
     bias, weight = torch.randn(2, 3, 7, 21, generator=draw), torch.randn(2, 3, 7, size, generator=draw)

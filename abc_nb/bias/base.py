@@ -68,7 +68,7 @@ def check_order(layout: Layout) -> None:
 
 @dataclass(frozen=True)
 class Bias:
-    """What every bias can be asked; this one adds nothing, and no token sees one that comes after it.
+    """The interface of all biases; this one adds nothing, but no token sees one that comes after it.
 
     A bias of problems, as `Window` and `Lines`, has `open_keys` or `dense` of its own. A bias of text, as `SpanLines`,
     has `rows`, `patterns` and `period`.

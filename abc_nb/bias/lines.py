@@ -57,7 +57,7 @@ class Anchor:
     along: tuple[Direction, ...] = ("vertical",)  # of lines that mean the same at any length; others are absolute
     row_length: int | None = None  # columns of the table that queries write, if they write one
     by_rows: bool = False  # whether it has a row of keys for each row of that table, as long as that
-    turned: bool = False  # whether places go to the right
+    from_left: bool = False  # whether its first place is its leftmost
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -76,7 +76,7 @@ class Anchor:
             row, column = step // self.row_length, step % self.row_length
         # Over the whole matrix antidiagonals start in the top right corner (Algorithm 1, footnote 6).
         origin = self.last if (self.name, direction) == (WHOLE, "antidiagonal") else self.origin
-        by_row = row if self.turned else -row
+        by_row = row if self.from_left else -row
         moved = {"antidiagonal": -column, "vertical": 0 * column, "by row": by_row}.get(direction, column)
         key = origin + self.stride * moved + offset
         if self.name != OUTPUT or self.row_length is None:
@@ -105,18 +105,18 @@ def operand_anchor(layout: Layout, number: int, keys: int) -> Anchor:
     operand = layout.operands[number - 1]
     name, last, stride, short = f"operand {number}", operand.last, operand.stride, layout.is_short(operand)
     places = operand.places if layout.filled is None or short else min(operand.places, layout.filled)
-    alone = short or layout.unpadded  # an unpadded number has no digit beside its own, and lines see nothing there
-    ends = sorted((last - stride * (places - alone), last + stride * (not alone)))
+    beside = 0 if short or layout.unpadded else 1  # lines see nothing beside an unpadded number
+    ends = sorted((last - stride * (places - 1 + beside), last + stride * beside))
     run = name, max(ends[0], 0), min(ends[1], keys - 1)
     if short:
         return Anchor(*run, last, abs(stride), row_length=layout.row_length)
     by_row: tuple[Direction, ...] = ("by row",) if layout.row_length and not operand.by_rows else ()
     first_place = 0 if layout.answer == "units first" else layout.target_length - 2
-    along = following(layout, operand), *by_row
+    along = answer_direction(layout, operand), *by_row
     return Anchor(*run, last - stride * first_place, abs(stride), along, layout.row_length, operand.by_rows, stride < 0)
 
 
-def following(layout: Layout, operand: Operand) -> Direction:
+def answer_direction(layout: Layout, operand: Operand) -> Direction:
     """The direction in which outputs follow the digits of their own places."""
     return "antidiagonal" if (operand.stride > 0) == (layout.answer == "units first") else "diagonal"
 
@@ -152,7 +152,7 @@ class Lines(Bias):
         """
         keys: list[LineKey] = [*keys_of(layout, 2), *LAST_TOKENS]
         if layout.row_length:  # the token before the cell is the query's own, which needs no line
-            keys = [("cross", following(layout, layout.operands[0]), "operand 1", 0)]
+            keys = [("cross", answer_direction(layout, layout.operands[0]), "operand 1", 0)]
             if not layout.operands[0].by_rows:  # one that is written row by row says where both columns and rows end
                 keys.append(("cross", "by row", f"operand {len(layout.operands)}", 0))
             keys += [("self", "above", OUTPUT, columns + 1) for columns in layout.above]
@@ -211,7 +211,7 @@ def keys_of(layout: Layout, places: int) -> list[LineKey]:
         if layout.is_short(operand):
             keys += [("cross", "vertical", f"operand {number}", -place) for place in range(operand.places)]
         else:
-            side, direction = 1 if operand.stride > 0 else -1, following(layout, operand)
+            side, direction = 1 if operand.stride > 0 else -1, answer_direction(layout, operand)
             keys += [("cross", direction, f"operand {number}", side * place) for place in range(places)]
     return keys
 

@@ -170,7 +170,7 @@ def candidates(runs: Sequence[Anchor], name: Attention, settings: Calibration, q
         if settings.script:  # that in which operands and outputs are written
             possible = ("antidiagonal",) if name == "cross" else ("diagonal",)
         for direction in settings.directions:
-            if direction not in possible or direction not in anchor.directions:
+            if direction not in possible:
                 continue
             start, _ = anchor.cells(direction, 0, queries)
             first, last = int(anchor.first - start.max()), int(anchor.last - start.min())

@@ -43,16 +43,16 @@ def can_attend(query: Tensor, keys: int) -> bool:
 
 def kernels(size: int) -> ctypes.CDLL | None:
     """`forward` and `backward` for a head size; None where they cannot be compiled, or PyTorch's is as fast."""
-    return loaded(f"-DSIZE={size}") if size in HEAD_SIZES else None
+    return load_library(f"-DSIZE={size}") if size in HEAD_SIZES else None
 
 
 def few_keys(size: int, heads: int, dtype: torch.dtype) -> ctypes.CDLL | None:
     """`mix` for a head size, a number of heads and a type of numbers; None where it cannot be compiled."""
-    return loaded(f"-DSIZE={size}", f"-DHEADS={heads}", *REAL[dtype]) if dtype in REAL else None
+    return load_library(f"-DSIZE={size}", f"-DHEADS={heads}", *REAL[dtype]) if dtype in REAL else None
 
 
-def loaded(*defined: str) -> ctypes.CDLL | None:
-    """What `compiled_library` gives, to one thread after the other."""
+def load_library(*defined: str) -> ctypes.CDLL | None:
+    """The compiled library, with OpenMP if it is there; one thread after the other compiles."""
     with LOCK:
         return next(filter(None, (compiled_library(threads, *defined) for threads in THREADS)), None)
 

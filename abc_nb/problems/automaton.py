@@ -34,9 +34,9 @@ class Automaton:
 
     @lru_cache  # noqa: B019 (few of them)
     def settled(self, empty: tuple[int, ...] = ()) -> int:
-        """The least n of places after which a state can be any that it can be after n + 1, and so after any more.
+        """The least n such that the states possible after n places are those possible after n + 1, and so after more.
 
-        At these places `empty` operands have no digit. InputError where what can follow alternates for ever, as under
+        At these places `empty` operands have no digit. InputError where what is possible alternates for ever, as under
         a rule that treats every second place in another way.
         """
         largest, following = 1, self.following[:, (self.digits[:, list(empty)] == 0).all(1)]

@@ -42,35 +42,35 @@ def kind_of(character: str) -> TokenKind:
 
 
 class Before:
-    """A text that is read from left to right, up to the token that begins `at`."""
+    """A text that is read from left to right, up to the token that begins at `position`."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
+        self.text, self.position = text, 0
         self.place: TextPlace = "start"
         self.gap = False  # whether a space stands behind what was read
 
     def problem_may_begin(self) -> bool:
         """Whether what stands here is no part of something longer that was read."""
-        if self.place == "label" and LISTED.match(self.text, self.at):
+        if self.place == "label" and LISTED.match(self.text, self.position):
             return False
         if self.gap and self.place in ("number", "labelled"):
-            return kind_of(self.text[self.at]) == "word"
+            return kind_of(self.text[self.position]) == "word"
         return self.place in ("start", "open") or (self.gap and self.place in ("word", "label", "unit", "answer"))
 
     def skip(self, end: int, place: TextPlace) -> None:
         """Go on behind a problem."""
-        self.at, self.gap, self.place = end, False, place
+        self.position, self.gap, self.place = end, False, place
 
     def step(self) -> None:
         """Read a token."""
-        match = TOKEN.match(self.text, self.at)
+        match = TOKEN.match(self.text, self.position)
         assert match is not None  # as the last alternative takes any character
-        token, self.at = match[0], match.end()
+        token, self.position = match[0], match.end()
         kind = kind_of(token[0])
         if kind == "space":
             self.gap = True
         elif kind != "nothing":
-            spaced = self.text[self.at : self.at + 1].isspace() or self.at == len(self.text)
+            spaced = self.text[self.position : self.position + 1].isspace() or self.position == len(self.text)
             self.place = place_behind(self.place, self.gap, kind, token if kind != "number" else "", spaced)
             self.gap = kind == "line"
 

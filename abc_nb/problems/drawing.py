@@ -17,7 +17,7 @@ def training_operands(task: Task, pool: np.ndarray, count: int, width: Width, rn
         return [stack(rule, varied_digits(task.base, count, numbers * digits, rng).reshape(count, numbers, digits))]
     if task.pads:
         drawn = [to_digits(rng.choice(pool, count), task.base, single(width)) for _ in range(rule.long_operands)]
-        return completed(task, drawn, rng)
+        return with_factor(task, drawn, rng)
     if task.two_numbers:
         return [varied_digits(task.base, count, places, rng) for places in task.operand_places(width)]
     alphabets = [input_.alphabet for input_ in rule.inputs]
@@ -44,7 +44,7 @@ def operands_of_length(task: Task, length: Width, samples: int, width: Width, rn
         count = min(samples, *(high - low for low, high in ranges))
         sizes = zip(ranges, task.operand_places(width), strict=False)  # a factor is drawn later
         long = [distinct_digits(low, high, task.base, places, count, rng) for (low, high), places in sizes]
-        return completed(task, long, rng)
+        return with_factor(task, long, rng)
     if task.table:
         return training_operands(task, np.empty(0), samples, width, rng)
     alphabets, places = [input_.alphabet for input_ in rule.inputs[: rule.long_operands]], single(length)
@@ -53,10 +53,10 @@ def operands_of_length(task: Task, length: Width, samples: int, width: Width, rn
         alphabet[distinct_digits(0, len(alphabet) ** places, len(alphabet), places, count, rng)]
         for alphabet in alphabets
     ]
-    return completed(task, long, rng)
+    return with_factor(task, long, rng)
 
 
-def completed(task: Task, long: list[Digits], rng: np.random.Generator) -> list[Digits]:
+def with_factor(task: Task, long: list[Digits], rng: np.random.Generator) -> list[Digits]:
     """All operands: long ones in an order that the task allows, or one and a uniform factor of few digits."""
     alphabet, digits = task.rule.inputs[-1].alphabet, task.rule.short_digits
     factor = [alphabet[rng.integers(len(alphabet), size=(len(long[0]), digits))]] if digits else []

@@ -92,15 +92,15 @@ class Layout:
             places[operand.columns] = np.arange(1, operand.places + 1)
         return places
 
-    def source_index(self, counted: SourceIndex) -> np.ndarray:
+    def source_index(self, kind: SourceIndex) -> np.ndarray:
         """The index of each column (source_length,), from the left or right end, or by the digit's place.
 
         Running: from the left, and a decoder-only model goes on counting in the answer.
         By place, the same for the digits of all operands; what stands next to the highest is a place further on.
         """
-        if counted != "place":
+        if kind != "place":
             columns = np.arange(self.source_length)
-            return columns[::-1].copy() if counted == "right" else columns
+            return columns[::-1].copy() if kind == "right" else columns
         places = self.digit_places
         for operand in self.operands:
             beside = operand.columns[-1] - (1 if operand.stride > 0 else -1)
@@ -108,9 +108,9 @@ class Layout:
                 places[beside] = places[beside] or operand.places + 1
         return places
 
-    def target_index(self, counted: SourceIndex) -> np.ndarray:
+    def target_index(self, kind: SourceIndex) -> np.ndarray:
         """The index of each output token's step (target_length,); where it runs on, from the source's length."""
-        return np.arange(self.target_length) + self.source_length * (counted == "running")
+        return np.arange(self.target_length) + self.source_length * (kind == "running")
 
 
 def in_a_row(

@@ -44,8 +44,8 @@ def turing(table: Mapping[str, str], name: str = "turing", blank: str = "0") -> 
     states = sorted({key[0] for key in table} | {to[2] for to in table.values()})
     alphabet = [*written, *(state + symbol for state in states for symbol in written)]
     follows, signs = np.empty((len(alphabet) + 1,) * 3, np.int64), [*alphabet, ""]  # the last is where nothing is
-    for at in np.ndindex(follows.shape):
-        follows[at] = alphabet.index(next_cell(table, *(signs[number] for number in at))) if signs[at[1]] else EDGE
+    for key in np.ndindex(follows.shape):
+        follows[key] = alphabet.index(next_cell(table, *(signs[token] for token in key))) if signs[key[1]] else EDGE
 
     def step(state: Any, left: Any, here: Any, right: Any, first: Any) -> tuple[Any, Any]:
         return np.where(here == EDGE, first, follows[left, here, right]), state

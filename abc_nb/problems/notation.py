@@ -18,8 +18,8 @@ def from_left(rule: Rule, number: int, symbols: Sequence[Any]) -> Sequence[Any]:
     return symbols if rule.inputs[number].from_left else symbols[::-1]
 
 
-def joined(rule: Rule, places: Sequence[str]) -> str:
-    """The symbols of an answer as people write them, from those at its places."""
+def answer_text(rule: Rule, places: Sequence[str]) -> str:
+    """An answer as people write it, from the symbols at its places."""
     symbols = from_left(rule, 0, places)
     if rule.notation == "number":
         return written_number(symbols)
@@ -147,7 +147,7 @@ def table_answer(rule: Rule, cells: np.ndarray) -> str:
     """The answer that a table (rows, columns) leads to; `?` where it has a token that is no cell."""
     if not cells.size or (cells < 0).any():
         return "?"
-    return joined(rule, [rule.alphabet[token] for token in rule.result(cells[None])[0]])
+    return answer_text(rule, [rule.alphabet[token] for token in rule.result(cells[None])[0]])
 
 
 def table_text(rule: Rule, first: Sequence[str], second: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

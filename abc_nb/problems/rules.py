@@ -70,7 +70,7 @@ def last_row(table: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Whole:
-    """What a task says for itself that is no rule of this kind, and so has no certificate."""
+    """A task whose answers do not follow place by place: they are computed as a whole, and have no certificate."""
 
     answer: Callable[[Sequence[Digits]], Digits]  # the output tokens (samples, outputs) of operands
     output_places: Callable[[int], int] = int  # of operands that have so many
@@ -236,8 +236,8 @@ class Rule:
 
     def wider(self, rows: int) -> int:
         """Columns of a table with so many rows beyond the first operand's."""
-        more = self.more_columns if isinstance(self.more_columns, int) else self.more_columns(rows)
-        return more + self.slanted * (rows - 1)
+        columns = self.more_columns if isinstance(self.more_columns, int) else self.more_columns(rows)
+        return columns + self.slanted * (rows - 1)
 
     def answer_in_a_row(self, operands: Sequence[Digits]) -> Digits:
         """The output of one row (samples, places), all samples at once."""

@@ -16,7 +16,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.problems import drawing
 from abc_nb.problems.digits import Digits, number_range
 from abc_nb.problems.layouts import Arrangement, Layout
-from abc_nb.problems.tasks import NUMBERS, PADDED, Regime, Task, Width, single
+from abc_nb.problems.tasks import NUMBERS, PADDED, Regime, Task, Width, pair, single
 
 TRAIN, VALIDATION, TEST, SPLIT, PHASE, CALIBRATION, AGAIN = range(7)  # what a generator is for: part of its seed
 
@@ -78,7 +78,7 @@ class Sampler:
 
     @property
     def widest(self) -> Width:
-        return max(self.widths, key=lambda width: width if isinstance(width, tuple) else (width,))
+        return max(self.widths, key=pair)
 
     def numbers(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Training and validation numbers whose results fit the narrowest training width."""

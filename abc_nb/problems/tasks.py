@@ -1,7 +1,7 @@
 """A task: a rule with the tokens, layouts and widths of its problems, and how people write them.
 
 The vocabulary and the tasks of the paper are those of v4 section 2, v2/3 section 3.3 and v1 appendix C.
-`Task("addition", 4)` has the rule that is registered by that name; `Task.of(rule)` has a reader's.
+`Task("addition", 4)` has the rule that is registered under that name, and `Task.of(rule)` has a rule of the reader's.
 """
 
 from collections.abc import Sequence
@@ -112,9 +112,9 @@ class Task:
 
     @cached_property
     def grows(self) -> int:
-        """Places that the result can need more than the operands: those after which all that is handed on is used.
+        """How many places more than its operands a result can need, until all that is handed on is used up.
 
-        None in a list or in symbols, which have as many items as the operands: what is left over is not written.
+        None in lists and symbols, whose results have as many items as the operands: what is left over is not written.
         """
         if not self.pads or self.rule.grows is not None:
             return self.rule.grows or 0
@@ -128,7 +128,6 @@ class Task:
             return digit_count(self.rule.counted_in**length - 1, self.base)
         return self.rule.whole.item_places(length) if self.rule.whole else length
 
-    @lru_cache(maxsize=1024)  # noqa: B019 (a frozen value, and few of them)
     def largest(self, number: int) -> int:
         """The largest result of operands up to `number`, or the operand where results don't grow."""
         digits = np.base_repr(number, self.base).lower() if self.pads else ""
@@ -148,10 +147,10 @@ class Task:
         return NUMBERS - (self.largest(NUMBERS) >= self.base**self.training_width)
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
-        """The widths seen in training: of numbers so many from what results need on, of lists those of every length.
+        """The widths of training problems: of numbers `count` in a row from what results need on, of lists all lengths.
 
-        Of unpadded numbers those of every length but one digit, of which too few are held out for validation; of tables
-        five sizes, or the first one alone for a plain model.
+        Unpadded numbers have all lengths but one digit, of which too few are held out for validation. Tables have five
+        sizes, or the first one alone for a plain model.
         """
         if self.table:
             longest = digit_count(NUMBERS + 1, self.base) - 1 if self.two_numbers else NUMBERS  # no larger number
@@ -173,9 +172,9 @@ class Task:
         return self.width_for(self.places(length), regime)
 
     def width_for(self, places: int, regime: Regime) -> Width:
-        """Columns given to operands of so many places: of numbers as many as their result can need, and as training's.
+        """Columns given to operands of so many places: for numbers as many as the result can need, at least training's.
 
-        Of padded ones no fewer than the result of 60 digits or 20 needs; of unpadded ones and of lists their places.
+        Padded ones have no fewer than a result of 60 digits (or 20) needs. Unpadded ones and lists have their places.
         """
         if self.table:
             return places, places
@@ -324,7 +323,7 @@ class Task:
 
     def said(self, digits: Sequence[str]) -> str:
         """The answer as a person writes it, from the output's digits, units first."""
-        return notation.joined(self.rule, digits) if self.rule.said == "number" else digits[-1]
+        return notation.answer_text(self.rule, digits) if self.rule.said == "number" else digits[-1]
 
     def read_table(self, tokens: Sequence[int], columns: int) -> np.ndarray:
         """The cells that output tokens stand for, (rows, columns): -1 for a token that is no cell."""

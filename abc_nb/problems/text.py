@@ -115,26 +115,26 @@ class Pattern:
 
         As `people` write it, spaces stand around its parts, and commas between thousands.
         """
-        at, operands = start, list[str]()
+        end, operands = start, list[str]()
         for literal, short in zip(self.literals, (*self.short, None), strict=True):
             for sign in literal:
-                at = behind_spaces(text, at) if people and at > start and not sign.isalnum() else at
-                if at == len(text) and operands:
-                    return ProblemSpan(self, start, tuple(operands), at - start, finished=False)
-                if text[at : at + 1] != sign:
+                end = behind_spaces(text, end) if people and end > start and not sign.isalnum() else end
+                if end == len(text) and operands:
+                    return ProblemSpan(self, start, tuple(operands), end - start, finished=False)
+                if text[end : end + 1] != sign:
                     return None
-                at += 1
+                end += 1
             if short is None:
-                return ProblemSpan(self, start, tuple(operands), at - start - 1) if self.possible(operands) else None
-            at = behind_spaces(text, at) if people and at > start else at
-            match = (people and THOUSANDS.match(text, at)) or NUMBER.match(text, at)
+                return ProblemSpan(self, start, tuple(operands), end - start - 1) if self.possible(operands) else None
+            end = behind_spaces(text, end) if people and end > start else end
+            match = (people and THOUSANDS.match(text, end)) or NUMBER.match(text, end)
             if match is None or not {*match[0]} <= {*self.task.digits, ","}:
-                begun = at == len(text) and bool(operands)
-                return ProblemSpan(self, start, tuple(operands), at - start, finished=False) if begun else None
+                begun = end == len(text) and bool(operands)
+                return ProblemSpan(self, start, tuple(operands), end - start, finished=False) if begun else None
             number = match[0].replace(",", "")
             if short and (len(number) != self.task.rule.short_digits or not {*map(int, number)} <= self.factors):
                 return None
-            at, operands = match.end(), [*operands, number]
+            end, operands = match.end(), [*operands, number]
         return None
 
     def answer(self, operands: Sequence[str]) -> str:
@@ -185,12 +185,12 @@ class ProblemSpan:
 
 def plainly(text: str, patterns: Sequence[Pattern]) -> str:
     """The text in which problems are written as their patterns say, without spaces and thousands separators."""
-    parts, at = list[str](), 0
+    parts, end = list[str](), 0
     for span in spans_in(text, patterns, people=True):
         if span.finished:
-            parts += text[at : span.start], span.pattern.problem(span.operands)
-            at = span.equals + 1
-    return "".join([*parts, text[at:]])
+            parts += text[end : span.start], span.pattern.problem(span.operands)
+            end = span.equals + 1
+    return "".join([*parts, text[end:]])
 
 
 def spans_in(text: str, patterns: Sequence[Pattern], people: bool = False) -> list[ProblemSpan]:
@@ -200,9 +200,9 @@ def spans_in(text: str, patterns: Sequence[Pattern], people: bool = False) -> li
     """
     before, spans = Before(text), list[ProblemSpan]()
     firsts = {sign for pattern in patterns for sign in pattern.literals[0][:1] or DIGITS[:10]}
-    while before.at < len(text):
-        candidates = patterns if text[before.at] in firsts and before.problem_may_begin() else ()
-        span = next(filter(None, (pattern.read(text, before.at, people) for pattern in candidates)), None)
+    while before.position < len(text):
+        candidates = patterns if text[before.position] in firsts and before.problem_may_begin() else ()
+        span = next(filter(None, (pattern.read(text, before.position, people) for pattern in candidates)), None)
         if span is None:
             before.step()
             continue
@@ -214,9 +214,9 @@ def spans_in(text: str, patterns: Sequence[Pattern], people: bool = False) -> li
     return spans
 
 
-def behind_spaces(text: str, at: int) -> int:
-    match = SPACES.match(text, at)
-    return at if match is None else match.end()
+def behind_spaces(text: str, start: int) -> int:
+    match = SPACES.match(text, start)
+    return start if match is None else match.end()
 
 
 def text_tokens(text: str) -> list[int]:

@@ -23,7 +23,7 @@ class Index(NamedTuple):
 
 @dataclass(frozen=True)
 class PositionEncoding:
-    """What every encoding can be asked; a kind of encoding overrides what it does."""
+    """The interface of all encodings, each of which overrides what it does."""
 
     def trained_on(self, layout: Layout) -> "PositionEncoding":
         """The same encoding, which knows the longest layout of its training."""
