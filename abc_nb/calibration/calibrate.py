@@ -139,10 +139,8 @@ def valid_means(attention: Tensor, layout: Layout | None, name: Attention, setti
         raise InputError(f"{matrix} has the shape {shape}: give (head, query, key), the mean over problems")
     if not numbers.isfinite().all():
         raise InputError(f"{matrix} is not finite everywhere: give the lowest logit where a mask closes a key")
-    if layout is not None:
-        queries, keys = query_count(layout, name), key_count(layout, name)
-        if shape[1:] != (queries, keys):
-            raise InputError(f"{matrix} has the shape {shape}: the layout has {queries} queries and {keys} keys")
+    if layout is not None and shape[1:] != (expected := (query_count(layout, name), key_count(layout, name))):
+        raise InputError(f"{matrix} has the shape {shape}: the layout has {expected[0]} queries and {expected[1]} keys")
     if settings.kappa is None and settings.source != "logits":
         if (numbers < 0).any():
             raise InputError("attention weights are never negative: for logits, calibrate with source='logits'")

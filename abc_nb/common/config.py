@@ -88,15 +88,9 @@ def check_fields(value: Any, **least: int) -> None:
 hints = cache(get_type_hints)  # of a class, by field
 
 
-@cache
-def type_parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The origin and the arguments of a type, as of `tuple[int, ...]`."""
-    return get_origin(hint), get_args(hint)
-
-
 def fits(value: Any, hint: Any) -> bool:
     """Whether a value is of the type that a field is annotated with."""
-    origin, arguments = type_parts(hint)
+    origin, arguments = get_origin(hint), get_args(hint)  # as of `tuple[int, ...]`
     if origin is Literal:
         return value in arguments
     if origin is UnionType:

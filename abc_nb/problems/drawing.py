@@ -49,10 +49,8 @@ def operands_of_length(task: Task, length: Width, samples: int, width: Width, rn
         return training_operands(task, np.empty(0), samples, width, rng)
     alphabets, places = [input_.alphabet for input_ in rule.inputs[: rule.long_operands]], single(length)
     count = min(samples, *(len(alphabet) ** places for alphabet in alphabets))
-    long = [
-        alphabet[distinct_digits(0, len(alphabet) ** places, len(alphabet), places, count, rng)]
-        for alphabet in alphabets
-    ]
+    indices = (distinct_digits(0, len(alphabet) ** places, len(alphabet), places, count, rng) for alphabet in alphabets)
+    long = [alphabet[index] for alphabet, index in zip(alphabets, indices, strict=True)]
     return with_factor(task, long, rng)
 
 
