@@ -130,8 +130,7 @@ def print_certificate(certificate: Certificate) -> int:
         print(f"certified: {certificate.statement}")
         return 0
     for example in reversed(certificate.counterexamples):
-        alone = " where these zeros in front are kept" if example.zeros else ""
-        print(f"wrong{alone}: {example.problem} = {example.right}, the model says {example.answer}")
+        print(f"wrong: {example.problem} = {example.right}, the model says {example.answer}")
     reasons = [f"the shortest problem found is {example.problem}" for example in certificate.counterexamples[:1]]
     reasons += ["no problem that was tried shows a wrong context"] * (certificate.wrong > 0)
     print("not certified: " + (reasons or ["the smallest margin is within what rounding can change"])[0])

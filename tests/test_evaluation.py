@@ -133,5 +133,5 @@ def test_table_has_a_tidy_row_for_each_length() -> None:
 def test_a_model_is_asked_at_least_at_its_training_width(name: str) -> None:
     chosen = spec(name, "smoke")
     second = {"add": "+1", "n-b": "*1", "par": ""}[name[:3]]
-    typed = [chosen.sampler.typed_batch(number + second, zeros=False) for number in ("1", "1" * 50)]
+    typed = [chosen.sampler.typed_batch(number + second) for number in ("1", "1" * 50)]
     assert [batch.layout.width for batch in typed] == [chosen.task.training_width, 50 + chosen.task.grows]

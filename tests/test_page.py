@@ -95,7 +95,7 @@ def test_a_thousand_sums_get_the_right_tokens(page: Page) -> None:
     assert yours == right
     run = abc_nb.load("addition-abc", seed=0)
     model, sampler = run.model(), run.spec.sampler
-    batches = [sampler.typed_batch(f"{a}+{b}", zeros=False) for a, b in sums]
+    batches = [sampler.typed_batch(f"{a}+{b}") for a, b in sums]
     by_width = sorted(batches, key=lambda batch: batch.layout.width)
     for _, group in groupby(by_width, key=lambda batch: batch.layout.width):
         some = [*group]

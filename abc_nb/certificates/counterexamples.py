@@ -33,7 +33,7 @@ class Counterexample:
     answer: str  # the model's, as a person writes it
     right: str
     token: int  # the first output token that is wrong, counted from the units = 0
-    zeros: bool  # whether it is wrong only with these zeros in front, which `abc-nb compute` leaves out
+    zeros: bool  # whether it may be wrong only with these zeros in front
 
 
 def shortest_first(model: Transformer, sampler: Sampler, problems: Sequence[Candidate]) -> list[Counterexample]:

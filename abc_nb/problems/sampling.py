@@ -145,8 +145,8 @@ class Sampler:
         operands = drawing.operands_of_length(self.task, length, samples, width, generator(seed, TEST, *size))
         return self.batch(operands, width)
 
-    def typed_batch(self, text: str, zeros: bool = True) -> Batch:
-        """A typed problem as a batch of one, as wide as it is written: `zeros` in front count, or are left out."""
-        operands = self.task.read(text, zeros)
+    def typed_batch(self, text: str) -> Batch:
+        """A typed problem as a batch of one, as wide as it is written: zeros in front count."""
+        operands = self.task.read(text)
         width = self.task.width_of(operands, self.regime)
         return self.batch(self.task.widen(operands, width), width)

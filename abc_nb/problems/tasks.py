@@ -297,16 +297,13 @@ class Task:
         """What a problem is written in."""
         return self.rule.takes or f"digits {self.digits[0]}-{self.digits[-1]}"
 
-    def read(self, text: str, zeros: bool = False) -> list[Digits]:
-        """The operands of a typed problem, (1, places) each, with zeros in front or without; InputError for others."""
+    def read(self, text: str) -> list[Digits]:
+        """The operands of a typed problem, (1, places) each, with the zeros that are typed; InputError for others."""
         try:
-            operands = notation.read_problem(self.rule, text.strip())
+            return notation.read_problem(self.rule, text.strip())
         except InputError as reason:
             takes = f"{self.title} takes a problem in {self.takes}, as in {self.example}"
             raise InputError(f"cannot read {text.strip()!r}: {reason}; {takes}") from None
-        if zeros or self.rule.notation != "number" or self.rule.stacked:
-            return operands
-        return [digits[:, : np.flatnonzero(digits[0]).max(initial=0) + 1] for digits in operands]
 
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
         """The first problem as a person types it; with `zeros` in front as far as a result leaves room for them."""

@@ -113,7 +113,7 @@ def in_float64(model: Transformer) -> Transformer:
 
 
 def answers(model: Transformer, sampler: Sampler, expressions: Iterable[str], trace: bool = False) -> Iterator[str]:
-    """The answers to typed problems, in order, decoded greedily; zeros in front of a number are left out.
+    """The answers to typed problems, in order, decoded greedily; zeros typed in front of a number count.
 
     In float64, for which certificates hold: so every answer of a certified model is right.
     With `trace` the table comes first that the model wrote. InputError for a task without one, or for a problem that
@@ -122,7 +122,7 @@ def answers(model: Transformer, sampler: Sampler, expressions: Iterable[str], tr
     task, model = sampler.task, in_float64(model)
     device = model.head.weight.device
     for expression in expressions:
-        batch = sampler.typed_batch(expression, zeros=False)
+        batch = sampler.typed_batch(expression)
         tokens = greedy(model, batch.source.to(device), batch.layout, task.token(SOS))[0].tolist()
         table = task.written_table(tokens, batch.layout, task.read(expression)) + "\n" if trace else ""
         yield table + task.write(tokens, batch.layout)

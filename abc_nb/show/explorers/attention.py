@@ -58,7 +58,7 @@ def explore_attention(
 def ask(study: AttentionStudy, text: str) -> tuple[str, Decoded]:
     """What the model answers, and how it decoded a problem as wide as typed; InputError for one too long to draw."""
     task = study.run.spec.task
-    places = max(digits.shape[1] for digits in task.read(text, zeros=True))
+    places = max(digits.shape[1] for digits in task.read(text))
     if places > MOST_PLACES:
         raise InputError(f"a number of {places} digits is too long to be drawn: type at most {MOST_PLACES}")
     decoded = study.example(text)
