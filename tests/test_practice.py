@@ -26,14 +26,21 @@ from abc_nb.certificates.certify import (
 from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.contexts import Block
 from abc_nb.certificates.counterexamples import Candidate
-from abc_nb.certificates.practice import AllContexts, Known, ToPractise, loss_of_contexts, practise, until_certified
+from abc_nb.certificates.practice import (
+    AllContexts,
+    ContextsByShape,
+    ProblemPractice,
+    loss_of_contexts,
+    practise,
+    until_certified,
+)
 from abc_nb.certificates.rounding import Unbounded
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.training.evaluation import evaluating
-from abc_nb.training.fit import Progress, fit
+from abc_nb.training.fit import LossOfStep, Progress
 from abc_nb.training.recipe import OneCycle, TrainingConfig
 
 CONFIG = TrainingConfig(
@@ -108,6 +115,9 @@ class Signs:
         self.proofs += 1
         return (SimpleNamespace(certified=bool((self.margins(self.points) > 0.1).all())),)
 
+    def losses_of_round(self) -> LossOfStep:
+        return self.losses
+
     def losses(self, step: int, rows: int) -> Iterator[torch.Tensor]:
         yield torch.relu(1 - self.margins(self.points)).mean()
 
@@ -120,8 +130,8 @@ def test_any_model_is_practised_in_rounds_and_proven_in_one_progress(rate: float
     found = until_certified(
         model,
         trial,
-        lambda progress: fit(model, trial.losses, recipe, progress=progress),
-        5,
+        [recipe] * 5,
+        0,
         Progress(7, history=[{"step": 7}]),
         lambda progress: states.append((progress.round, progress.step)),
     )
@@ -132,18 +142,22 @@ def test_any_model_is_practised_in_rounds_and_proven_in_one_progress(rate: float
     assert states[0] == (0, 7) and {*states} >= {(number, 7 + 20 * number) for number in range(1, found.rounds + 1)}
 
 
-def test_small_changes_add_up_over_rounds_though_a_search_is_at_rounded_weights() -> None:
+def test_small_changes_add_up_over_rounds_though_a_search_is_at_rounded_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = torch.nn.Linear(1, 1, bias=False)
     model.weight.data.fill_(1.0)  # the next number of 8 bits is 1 + 2**-6
 
     def certificates() -> tuple[Any, ...]:
         return (SimpleNamespace(certified=True),)
 
-    def fit_round(progress: Progress) -> None:
+    def train(model: torch.nn.Linear, *_: object) -> None:
         model.weight.data += 2**-9
 
+    monkeypatch.setattr(practice, "fit", train)
     trial = SimpleNamespace(search=lambda enough, count: int(model.weight.item() == 1.0), certificates=certificates)
-    found = until_certified(model, trial, fit_round, 9, Progress())
+    trial.losses_of_round = lambda: None
+    found = until_certified(model, trial, [CONFIG] * 9, 0, Progress())
     assert found.wrong == [1, 1, 1, 1, 1, 0] and model.weight.item() == 1 + 2**-6
 
 
@@ -199,8 +213,8 @@ def test_each_problem_that_is_practised_is_answered_wrong_in_training() -> None:
         assert wrong
 
 
-def problems_of(model: Transformer, contexts: SampledContexts, poor: Known) -> list[Candidate]:
-    practice = ToPractise(model, contexts, CONFIG, 0)
+def problems_of(model: Transformer, contexts: SampledContexts, poor: ContextsByShape) -> list[Candidate]:
+    practice = ProblemPractice(model, contexts, CONFIG, 0)
     practice.add(poor)
     return practice.problems
 

@@ -39,21 +39,21 @@ from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.fit import LossOfStep, Progress, Report, fit
 from abc_nb.training.problems import ProblemLosses, loss_of, losses_in_parts, phases
-from abc_nb.training.recipe import TrainingConfig, Validation
+from abc_nb.training.recipe import Recipe, TrainingConfig, Validation
 
 CONTEXTS_A_STEP = 300_000  # of practice, at most: a model with more is neither rounded nor practised
 ENOUGH = 2_000  # wrong contexts, after which a search between rounds stops
 EXAMPLES = 100  # wrong contexts of a shape that a round practises
 QUICK = 4  # rounds, after which training is slower: else the last wrong contexts come and go
 PRACTISED_AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape
-Known = dict[Shape, dict[bytes, Context]]  # contexts of each shape, by their tokens
+ContextsByShape = dict[Shape, dict[bytes, Context]]  # those of a shape by their tokens
 
 
 # ---- the rounds, of any kind of model
 
 
 class Trial(Protocol):
-    """What can be tried of a model: all its contexts."""
+    """All contexts of a model: they are tried, and those that are wrong are practised."""
 
     def search(self, enough: float, count: Callable[[int, int], object]) -> int:
         """How many contexts are wrong, of those tried until `enough` were; it keeps those to practise.
@@ -63,6 +63,9 @@ class Trial(Protocol):
 
     def certificates(self) -> tuple[Any, ...]:
         """What the last search proves, which tried all contexts."""
+
+    def losses_of_round(self) -> LossOfStep:
+        """The losses of a round's steps, for what the last search found."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +92,16 @@ class Practised:
 def until_certified(
     model: nn.Module,
     trial: Trial,
-    fit_round: Callable[[Progress], object],
-    rounds: int,
+    recipes: Sequence[Recipe],
+    seed: int,
     progress: Progress,
     report: Report | None = None,
+    validate: Callable[[], Validation] = dict,
     largest: int = LARGEST_WEIGHT,
 ) -> Practised:
-    """Round the weights, and train on what is wrong, at most so many rounds, until all certificates hold.
+    """Round the weights, and train on what is wrong, at most a round for each recipe, until all certificates hold.
 
-    `progress` is that before the first round; `fit_round` trains a round and goes on with it.
+    `progress` is that before the first round, which the rounds go on counting.
     """
     start, wrong = time.perf_counter() - progress.seconds, list[int]()
 
@@ -108,7 +112,7 @@ def until_certified(
 
     while True:
         with rounded(model, largest):
-            ended = len(wrong) >= rounds
+            ended = len(wrong) == len(recipes)
             wrong.append(trial.search(ENOUGH if wrong and not ended else math.inf, count))
             certificates = trial.certificates() if ended or not wrong[-1] else ()
         if ended or (certificates and all(certificate.certified for certificate in certificates)):
@@ -116,47 +120,45 @@ def until_certified(
             progress.seconds = time.perf_counter() - start
             return Practised(certificates, wrong, progress)
         progress.round, progress.tried, progress.seconds = len(wrong), progress.contexts, time.perf_counter() - start
-        fit_round(progress)
+        losses = as_rounded(model, trial.losses_of_round(), largest)
+        fit(model, losses, recipes[len(wrong) - 1], seed, validate, progress, report)
+
+
+def recipes_of_rounds(recipe: Recipe, rounds: int) -> list[Recipe]:
+    """The recipe of each round: after the first ones training is slower."""
+    return [recipe if number < QUICK else recipe.slower() for number in range(rounds)]
 
 
 # ---- the contexts of this package's models
 
 
 class AllContexts:
-    """All contexts of a model of this package, of one or more kinds; and those known to be wrong or narrow."""
+    """All contexts of a model of this package, of one or more kinds, and those that the last search found poor."""
 
-    def __init__(self, model: Transformer, contexts: Sequence[Contexts]) -> None:
-        self.model, self.contexts = model, contexts
-        self.tried: list[tuple[list[Result], float]] = []  # of each kind in the last search, and when it began
-        self.known: Known = {}  # in any search
-        self.poor: Known = {}  # in the last one
-        self.weights: dict[Shape, dict[bytes, float]] = {}  # of those known: a search counts twice the one before
+    def __init__(self, model: Transformer, kinds: Sequence[Contexts]) -> None:
+        self.model, self.kinds = model, kinds
+        self.results: list[tuple[list[Result], float]] = []  # of each kind in the last search, and when it began
+        self.poor: ContextsByShape = {}  # wrong or narrow
 
     def search(self, enough: float, count: Callable[[int, int], object]) -> int:
-        tried, total = 0, sum(sum(kind.counts.values()) for kind in self.contexts)
+        tried, total = 0, sum(sum(contexts.counts.values()) for contexts in self.kinds)
 
         def add(contexts: int) -> None:
             nonlocal tried
             tried += contexts
             count(tried, total)
 
-        self.tried = []
-        for kind in self.contexts:
+        self.results = []
+        for contexts in self.kinds:
             start = time.perf_counter()
-            self.tried.append((results_of(self.model, kind, enough, add), start))
-        results = [result for kind, _ in self.tried for result in kind]
+            self.results.append((results_of(self.model, contexts, enough, add), start))
+        results = [result for results, _ in self.results for result in results]
         self.poor = {result.shape: poor_of(result) for result in results if result.examples or result.narrow}
-        for shape, poor in self.poor.items():
-            self.known.setdefault(shape, {}).update(poor)
-        for shape, known in self.known.items():
-            weights, poor = self.weights.setdefault(shape, {}), self.poor.get(shape, {})
-            for name in known:
-                weights[name] = weights.get(name, 0.0) / 2 + (name in poor)
         return sum(result.wrong for result in results)
 
     def certificates(self) -> tuple[Certificate, ...]:
-        tried = zip(self.contexts, self.tried, strict=True)
-        return tuple(certificate_of(self.model, kind, *results) for kind, results in tried)
+        results = zip(self.kinds, self.results, strict=True)
+        return tuple(certificate_of(self.model, contexts, *of_kind) for contexts, of_kind in results)
 
 
 def poor_of(result: Result) -> dict[bytes, Context]:
@@ -173,28 +175,32 @@ def loss_of_contexts(model: Transformer, shape: Shape, block: Block) -> Tensor:
 # ---- practice with a sampler's problems
 
 
-class ToPractise:
+class ProblemPractice(AllContexts):
     """Problems of training that hold contexts to practise, of all rounds so far, lest they are forgotten.
 
     Every second batch is as in training; the others have the width of a problem to practise, and hold such.
     """
 
     def __init__(self, model: Transformer, contexts: SampledContexts, recipe: TrainingConfig, seed: int) -> None:
-        self.model, self.contexts, self.sampler = model, contexts, contexts.sampler
-        self.recipe, self.seed = recipe, seed
+        super().__init__(model, [contexts])
+        self.contexts, self.sampler, self.recipe, self.seed = contexts, contexts.sampler, recipe, seed
         self.problems: list[Candidate] = []
-        self.alone: Known = {}  # contexts of which no such problem is known
+        self.alone: ContextsByShape = {}  # contexts of which no such problem is known
 
-    def add(self, contexts: Known) -> None:
+    def losses_of_round(self) -> LossOfStep:
+        self.add(self.poor)
+        return self.losses
+
+    def add(self, poor: ContextsByShape) -> None:
         """Find one training problem for each context; those without one stand alone."""
-        sites = self.contexts.in_training(contexts)
-        for shape, of_shape in contexts.items():
-            for name, context in of_shape.items():
+        sites = self.contexts.in_training(poor)
+        for shape, contexts in poor.items():
+            for tokens, context in contexts.items():
                 problem = self.problem(shape, context, sites[shape])
                 if problem is not None:
                     self.problems.append(problem)
                 else:
-                    self.alone.setdefault(shape, {})[name] = context
+                    self.alone.setdefault(shape, {})[tokens] = context
 
     def problem(self, shape: Shape, context: Context, sites: Iterable[Site]) -> Candidate | None:
         """A problem that training can have and that holds a context, at one of the sites where its shape stands."""
@@ -216,9 +222,9 @@ class ToPractise:
             return self.sampler.training_batch(self.seed, step, rows)
         rng = generator(self.seed, AGAIN, step)
         width = self.problems[int(rng.integers(len(self.problems)))].width
-        alike = [problem.operands for problem in self.problems if problem.width == width]
-        chosen = rng.choice(len(alike), min(self.recipe.again, rows // 4))  # few problems stand there many times
-        again = [np.concatenate(digits) for digits in zip(*(alike[row] for row in chosen), strict=True)]
+        problems = [problem.operands for problem in self.problems if problem.width == width]
+        chosen = rng.choice(len(problems), min(self.recipe.again, rows // 4))  # few problems stand there many times
+        again = [np.concatenate(digits) for digits in zip(*(problems[row] for row in chosen), strict=True)]
         return self.sampler.training_batch(self.seed, step, rows, again, width)
 
     def loss_alone(self, step: int) -> Tensor:
@@ -257,24 +263,16 @@ def practise(
     can have no certificate.
     """
     contexts = contexts or contexts_to_practise(model, sampler, recipe, rounds)
-    trial, practice = AllContexts(model, [contexts]), ToPractise(model, contexts, recipe, seed)
-    problems = ProblemLosses(model, sampler, recipe, seed)
-
+    practice, problems = ProblemPractice(model, contexts, recipe, seed), ProblemLosses(model, sampler, recipe, seed)
     largest = OF_FEW if model.config.norm == "none" else LARGEST_WEIGHT
 
     def validate() -> Validation:
         with rounded(model, largest):
             return problems.validate()
 
-    def fit_round(progress: Progress) -> None:
-        practice.add(trial.poor)
-        rates = recipe if progress.round <= QUICK else recipe.slower()
-        losses = as_rounded(model, practice.losses, largest)
-        fit(model, losses, rates, seed, validate, progress=progress, report=report)
-
     round_weights(model, largest)
-    progress = Progress(history=[first_row(problems)])
-    practised = until_certified(model, trial, fit_round, rounds, progress, report, largest)
+    progress, recipes = Progress(history=[first_row(problems)]), recipes_of_rounds(recipe, rounds)
+    practised = until_certified(model, practice, recipes, seed, progress, report, validate, largest)
     return replace(practised, alone=sum(map(len, practice.alone.values())))
 
 
@@ -284,17 +282,17 @@ def rounded(model: nn.Module, largest: int) -> Iterator[None]:
 
     Else a training would not know what rounding to a few bits does (Courbariaux et al. 2015, section 2.3).
     """
-    known = [weights.detach().clone() for weights in model.parameters()]
+    saved = [weights.detach().clone() for weights in model.parameters()]
     round_weights(model, largest)
     try:
         yield
     finally:
         with torch.no_grad():
-            for weights, before in zip(model.parameters(), known, strict=True):
+            for weights, before in zip(model.parameters(), saved, strict=True):
                 weights.copy_(before)
 
 
-def as_rounded(model: nn.Module, losses: LossOfStep, largest: int = LARGEST_WEIGHT) -> LossOfStep:
+def as_rounded(model: nn.Module, losses: LossOfStep, largest: int) -> LossOfStep:
     """The losses with rounded weights."""
 
     def of_step(step: int, rows: int) -> Iterator[Tensor]:

@@ -22,7 +22,7 @@ from tqdm.auto import tqdm
 
 from abc_nb.bias.base import CLOSED
 from abc_nb.certificates.contexts import Block, Shape
-from abc_nb.certificates.practice import QUICK, Practised, as_rounded, until_certified
+from abc_nb.certificates.practice import Practised, recipes_of_rounds, until_certified
 from abc_nb.certificates.text import SpanContexts
 from abc_nb.hf.answers import AnswerBlock, Answers, Attending, concatenated
 from abc_nb.language.mixture import draw
@@ -30,7 +30,7 @@ from abc_nb.problems.sampling import TRAIN, generator
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.problems.text import END
 from abc_nb.training.evaluation import evaluating
-from abc_nb.training.fit import LossOfStep, Progress, Report, fit
+from abc_nb.training.fit import LossOfStep, Report, fit
 from abc_nb.training.recipe import OneCycle
 
 if TYPE_CHECKING:
@@ -103,14 +103,10 @@ def train_until_certified(
     the learning rate is a fifth.
     """
     answers = model if isinstance(model, Answers) else Attending(model)
-    trial, recipe = AllAnswers(answers), OneCycle(steps, batch, rate, BETAS, weight_decay=0.0, clip=1.0)
-    progress = fit(answers, trial.losses(seed), recipe, seed, report=report)
-
-    def fit_round(progress: Progress) -> None:
-        again = replace(recipe, steps=max(1, steps // 3), rate=rate if progress.round <= QUICK else rate / 5)
-        fit(answers, as_rounded(answers, trial.losses(seed)), again, seed, progress=progress, report=report)
-
-    return until_certified(answers, trial, fit_round, rounds, progress, report)
+    trial, recipe = AllAnswers(answers, seed), OneCycle(steps, batch, rate, BETAS, weight_decay=0.0, clip=1.0)
+    progress = fit(answers, trial.losses_of_round(), recipe, seed, report=report)
+    recipes = recipes_of_rounds(replace(recipe, steps=max(1, steps // 3)), rounds)
+    return until_certified(answers, trial, recipes, seed, progress, report)
 
 
 class AllAnswers:
@@ -119,8 +115,8 @@ class AllAnswers:
     A search adds 1, and counts twice as much as the one before it. Before the first one all are alike.
     """
 
-    def __init__(self, answers: Answers) -> None:
-        self.answers = answers
+    def __init__(self, answers: Answers, seed: int = 0) -> None:
+        self.answers, self.seed = answers, seed
         self.patterns = [SpanContexts(answers.bias.lines_of(pattern), 1, pattern) for pattern in answers.bias.patterns]
         self.blocks = [
             [(shape, block) for shape in known.shapes for block in known.blocks(shape)] for known in self.patterns
@@ -163,13 +159,13 @@ class AllAnswers:
                 first += len(margin)
         return tuple(found)
 
-    def losses(self, seed: int) -> LossOfStep:
+    def losses_of_round(self) -> LossOfStep:
         """The loss of contexts of random problems; every second step has as many poor ones beside them."""
         vocabulary, tokens = self.answers.vocabulary, self.answers.tokens
         likely = (self.poor / self.poor.sum()).numpy()
 
         def losses(step: int, rows: int) -> Iterator[Tensor]:
-            rng = generator(seed, TRAIN, step)
+            rng = generator(self.seed, TRAIN, step)
             contexts = random_contexts(self.answers, rng, rows)
             if step % 2:
                 chosen = rng.choice(len(likely), rows, p=likely)

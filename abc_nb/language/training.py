@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from abc_nb.certificates.contexts import Block, Shape
-from abc_nb.certificates.practice import AllContexts, Practised, as_rounded, loss_of_contexts, until_certified
+from abc_nb.certificates.practice import AllContexts, ContextsByShape, Practised, loss_of_contexts, until_certified
 from abc_nb.certificates.text import SpanContexts
 from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture, TextBatch
@@ -20,7 +20,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import AGAIN, VALIDATION, generator
 from abc_nb.problems.text import ProblemSpan, spans_in, text_of, text_tokens
 from abc_nb.training.evaluation import evaluating
-from abc_nb.training.fit import Progress, Report, Training, fit
+from abc_nb.training.fit import LossOfStep, Progress, Report, Training
 from abc_nb.training.recipe import TrainingConfig, Validation
 from abc_nb.training.writer import logits_of_texts, rows_of
 
@@ -118,52 +118,57 @@ def practise_language(
 
     The second half is at a fifth of the rate, since at the whole rate the last wrong contexts come and go.
     """
-    trial, rows = AllContexts(model, contexts_of_text(model)), TextLosses(model, mixture, recipe, seed)
-    practice = TextPractice(model, mixture, trial, seed)
-
-    def fit_round(progress: Progress) -> None:
-        rates = recipe if progress.round <= rounds else recipe.slower()
-        losses = as_rounded(model, practice.losses)
-        fit(model, losses, rates, seed, rows.validate, progress=progress, report=report)
-
-    return until_certified(model, trial, fit_round, 2 * rounds, Progress(), report)
+    rows, recipes = TextLosses(model, mixture, recipe, seed), [recipe] * rounds + [recipe.slower()] * rounds
+    return until_certified(model, TextPractice(model, mixture, seed), recipes, seed, Progress(), report, rows.validate)
 
 
-class TextPractice:
+class TextPractice(AllContexts):
     """The loss of contexts alone, and of how far predictions in text are from those before practice."""
 
-    def __init__(self, model: Transformer, mixture: Mixture, trial: AllContexts, seed: int) -> None:
-        self.model, self.mixture, self.trial, self.seed = model, mixture, trial, seed
+    def __init__(self, model: Transformer, mixture: Mixture, seed: int) -> None:
+        super().__init__(model, contexts_of_text(model))
+        self.mixture, self.seed = mixture, seed
         self.before = deepcopy(model).requires_grad_(False).eval()
-        self.every = {shape: together([*kind.blocks(shape)]) for kind in trial.contexts for shape in kind.shapes}
+        self.blocks = {shape: together([*kind.blocks(shape)]) for kind in self.kinds for shape in kind.shapes}
+        self.missed: ContextsByShape = {}  # wrong or narrow in any search
+        self.weights: dict[Shape, dict[bytes, float]] = {}  # of those missed: a search counts twice the one before
+
+    def losses_of_round(self) -> LossOfStep:
+        for shape, poor in self.poor.items():
+            self.missed.setdefault(shape, {}).update(poor)
+        for shape, missed in self.missed.items():
+            weights, poor = self.weights.setdefault(shape, {}), self.poor.get(shape, {})
+            for tokens in missed:
+                weights[tokens] = weights.get(tokens, 0.0) / 2 + (tokens in poor)
+        return self.losses
 
     def losses(self, step: int, rows: int) -> Iterator[Tensor]:
         yield self.change(self.mixture.training_batch(self.seed, step, rows).to(self.model.head.weight.device))
         rng = generator(self.seed, AGAIN, step)
         for shape in self.shapes(rng):
-            yield loss_of_contexts(self.model, shape, self.some(shape, rng)) / SHAPES
+            yield loss_of_contexts(self.model, shape, self.sample(shape, rng)) / SHAPES
 
     def shapes(self, rng: np.random.Generator) -> list[Shape]:
         """Half of them by the weights of contexts that were wrong or narrow, if there are any; the rest from all.
 
         Shapes of few contexts come up, too.
         """
-        shapes, weights = [*self.every], self.trial.weights
-        sizes, few = np.sqrt([len(every) for every in self.every.values()]), SHAPES // 2 if weights else 0
-        poor = np.array([sum(weights.get(shape, {}).values()) for shape in shapes])
-        chosen = [*rng.choice(len(shapes), few, p=poor / poor.sum())] if few else []
-        chosen += [*rng.choice(len(shapes), SHAPES - few, p=sizes / sizes.sum())]
+        shapes, sizes = [*self.blocks], np.sqrt([len(block) for block in self.blocks.values()])
+        count = SHAPES // 2 if self.weights else 0
+        weights = np.array([sum(self.weights.get(shape, {}).values()) for shape in shapes])
+        chosen = [*rng.choice(len(shapes), count, p=weights / weights.sum())] if count else []
+        chosen += [*rng.choice(len(shapes), SHAPES - count, p=sizes / sizes.sum())]
         return [shapes[number] for number in chosen]
 
-    def some(self, shape: Shape, rng: np.random.Generator) -> Block:
+    def sample(self, shape: Shape, rng: np.random.Generator) -> Block:
         """Some contexts of one shape; half of them by their weights where some were wrong or narrow."""
-        some = self.every[shape].part(rng.integers(len(self.every[shape]), size=AT_ONCE))
-        if shape in self.trial.known:
-            known, half = Block.of(self.trial.known[shape].values()), AT_ONCE // 2
-            weights = np.array([*self.trial.weights[shape].values()])
-            rows = rng.choice(len(known), half, p=weights / weights.sum())
-            some.values[:half], some.right[:half] = known.values[rows], known.right[rows]
-        return some
+        sample = self.blocks[shape].part(rng.integers(len(self.blocks[shape]), size=AT_ONCE))
+        if shape in self.missed:
+            missed, half = Block.of(self.missed[shape].values()), AT_ONCE // 2
+            weights = np.array([*self.weights[shape].values()])
+            rows = rng.choice(len(missed), half, p=weights / weights.sum())
+            sample.values[:half], sample.right[:half] = missed.values[rows], missed.right[rows]
+        return sample
 
     def change(self, batch: TextBatch) -> Tensor:
         """The Kullback-Leibler divergence from predictions before practice to those now, a token outside of answers."""

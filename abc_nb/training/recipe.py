@@ -100,6 +100,10 @@ class OneCycle:
     def __post_init__(self) -> None:
         check_fields(self, steps=1, batch=1, rate=0, weight_decay=0, clip=0, validate_every=1)
 
+    def slower(self) -> "OneCycle":
+        """The same at a fifth of the rate."""
+        return replace(self, rate=self.rate / 5)
+
     def optimizers(self, model: nn.Module) -> list[Optimizer]:
         return [AdamW(model.parameters(), self.rate, self.betas, weight_decay=self.weight_decay)]
 
