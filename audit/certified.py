@@ -52,7 +52,7 @@ def by_seeds(found: Results) -> pd.DataFrame:
 
 
 def resisting(found: Results) -> pd.DataFrame:
-    """Practised models of every group of seeds that are not certified: contexts, wrong ones, shortest problem."""
+    """PracticeResult models of every group of seeds that are not certified: contexts, wrong ones, shortest problem."""
     every = replace(found, seeds=sorted({seed for seeds in GROUPS.values() for seed in seeds}))
     frame = practice(every, EVERY)
     left = frame.loc[~frame.after.astype(bool), ["task", "model", "seed", "wrong after"]]

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from abc_nb.bias.sequence import dense_bias
 from abc_nb.bias.text import SpanLines
-from abc_nb.certificates.practice import Practised
+from abc_nb.certificates.practice import PracticeResult
 from abc_nb.certificates.text import SpanContexts
 from abc_nb.common.errors import InputError
 from abc_nb.hf.certificates import AllAnswers, random_contexts, train_until_certified
@@ -56,7 +56,7 @@ def new_path(*patterns: Pattern, depth: int = 2) -> Path:
 
 
 @lru_cache
-def trained() -> tuple[Path, Practised]:
+def trained() -> tuple[Path, PracticeResult]:
     path = new_path(PARITY)
     return path, train_until_certified(path, 90, rate=1e-2, batch=64)
 
@@ -103,7 +103,7 @@ def as_rows(contexts: Any) -> set[bytes]:
 def test_every_context_of_random_problems_is_one_of_those_that_are_tried() -> None:
     path = smollm2.new_path(*language_model(), (PARITY, ADDITION, DIFFERENCE, COMPARISON, QUOTIENT))
     met = as_rows(random_contexts(path, generator(0), 2000))
-    assert met <= as_rows(AllAnswers(path).every) and len(met) > 500
+    assert met <= as_rows(AllAnswers(path).contexts) and len(met) > 500
 
 
 def test_training_ends_in_a_certificate_that_long_problems_bear_out() -> None:
@@ -125,7 +125,7 @@ def test_an_untrained_path_is_not_certified_and_its_problem_is_answered_wrong() 
     wrong = trial.search(math.inf, lambda *_: None)
     (found,) = trial.certificates()
     assert not found.certified and found.problem in str(found)
-    assert wrong == found.wrong <= int(trial.poor.sum())
+    assert wrong == found.wrong <= int(trial.weights.sum())
     assert trial.search(1, lambda *_: None) > 0
     (span,) = spans_in(found.problem, (PARITY,))
     assert path.answer(PARITY, span.operands) != PARITY.answer(span.operands)

@@ -69,7 +69,7 @@ class Trial(Protocol):
 
 
 @dataclass(frozen=True)
-class Practised:
+class PracticeResult:
     """What practice did to a model."""
 
     certificates: tuple[Any, ...]  # those of the model's kind, as `Certificate`
@@ -83,7 +83,7 @@ class Practised:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As plain data, for the record of a run with one certificate."""
+        """Plain data for the record of a run with one certificate."""
         (certificate,) = self.certificates
         facts = {"rounds": self.rounds, "contexts": certificate.contexts, "wrong_before": self.wrong[0]}
         return facts | {"wrong_after": certificate.wrong, "alone": self.alone}
@@ -98,7 +98,7 @@ def until_certified(
     report: Report | None = None,
     validate: Callable[[], Validation] = dict,
     largest: int = LARGEST_WEIGHT,
-) -> Practised:
+) -> PracticeResult:
     """Round the weights, and train on what is wrong, at most a round for each recipe, until all certificates hold.
 
     `progress` is that before the first round, which the rounds go on counting.
@@ -112,13 +112,13 @@ def until_certified(
 
     while True:
         with rounded(model, largest):
-            ended = len(wrong) == len(recipes)
-            wrong.append(trial.search(ENOUGH if wrong and not ended else math.inf, count))
-            certificates = trial.certificates() if ended or not wrong[-1] else ()
-        if ended or (certificates and all(certificate.certified for certificate in certificates)):
+            last = len(wrong) == len(recipes)
+            wrong.append(trial.search(ENOUGH if wrong and not last else math.inf, count))
+            certificates = trial.certificates() if last or not wrong[-1] else ()
+        if last or (certificates and all(certificate.certified for certificate in certificates)):
             round_weights(model, largest)
             progress.seconds = time.perf_counter() - start
-            return Practised(certificates, wrong, progress)
+            return PracticeResult(certificates, wrong, progress)
         progress.round, progress.tried, progress.seconds = len(wrong), progress.contexts, time.perf_counter() - start
         losses = as_rounded(model, trial.losses_of_round(), largest)
         fit(model, losses, recipes[len(wrong) - 1], seed, validate, progress, report)
@@ -241,9 +241,9 @@ def contexts_to_practise(
 ) -> SampledContexts:
     """All contexts of a model; InputError where there are more than are tried in so many rounds."""
     contexts = contexts_of(model, sampler)
-    count, most = sum(contexts.counts.values()), CONTEXTS_A_STEP * recipe.steps * max(1, rounds)
-    if count > most:
-        raise InputError(f"no practice: there are {count:,} contexts, and at most {most:,} are tried")
+    count, limit = sum(contexts.counts.values()), CONTEXTS_A_STEP * recipe.steps * max(1, rounds)
+    if count > limit:
+        raise InputError(f"no practice: there are {count:,} contexts, and at most {limit:,} are tried")
     return contexts
 
 
@@ -255,7 +255,7 @@ def practise(
     rounds: int,
     report: Report | None = None,
     contexts: SampledContexts | None = None,
-) -> Practised:
+) -> PracticeResult:
     """Train a model on until it is certified, at most so many rounds; of a certified one weights are rounded, no more.
 
     `recipe` is that of one of the first rounds; later ones have a lower rate. Of every second batch, `recipe.again`

@@ -22,7 +22,7 @@ from tqdm.auto import tqdm
 
 from abc_nb.bias.base import CLOSED
 from abc_nb.certificates.contexts import Block, Shape
-from abc_nb.certificates.practice import Practised, recipes_of_rounds, until_certified
+from abc_nb.certificates.practice import PracticeResult, recipes_of_rounds, until_certified
 from abc_nb.certificates.text import SpanContexts
 from abc_nb.hf.answers import AnswerBlock, Answers, Attending, concatenated
 from abc_nb.language.mixture import draw
@@ -82,7 +82,7 @@ def certify(model: PreTrainedModel) -> list[AnswersCertificate]:
     InputError for a model whose answers depend on anything but their problems.
     """
     trial = AllAnswers(Attending(model))
-    with tqdm(total=len(trial.margin), delay=3, leave=False, unit=" contexts", unit_scale=True) as bar:
+    with tqdm(total=len(trial.margins), delay=3, leave=False, unit=" contexts", unit_scale=True) as bar:
         trial.search(math.inf, lambda tried, _: bar.update(tried - bar.n))
     return [*trial.certificates()]
 
@@ -95,7 +95,7 @@ def train_until_certified(
     rate: float = 1e-3,
     report: Report | None = None,
     batch: int = BATCH,
-) -> Practised:
+) -> PracticeResult:
     """Train on contexts alone; round the weights to 8 bits, look at every context, and practise wrong or narrow ones.
 
     `model` is one of `transformers` under a bias of text, or a path. A step has at least `batch` contexts of random
@@ -110,34 +110,30 @@ def train_until_certified(
 
 
 class AllAnswers:
-    """All contexts of a model's answers, and how poor each is: how often, and how lately, it was wrong or narrow.
+    """All contexts of a model's answers, and the weight with which each is practised.
 
-    A search adds 1, and counts twice as much as the one before it. Before the first one all are alike.
+    A search adds 1 to those that are wrong or narrow, and counts twice as much as the one before it. Before the first
+    search all weigh the same.
     """
 
     def __init__(self, answers: Answers, seed: int = 0) -> None:
         self.answers, self.seed = answers, seed
-        self.patterns = [SpanContexts(answers.bias.lines_of(pattern), 1, pattern) for pattern in answers.bias.patterns]
-        self.blocks = [
-            [(shape, block) for shape in known.shapes for block in known.blocks(shape)] for known in self.patterns
-        ]
-        self.every = concatenated([answers.contexts_of(*block) for blocks in self.blocks for block in blocks])
-        self.poor = torch.full((len(self.every.right),), 1e-3, dtype=torch.float64)
-        self.margin = torch.empty(len(self.every.right))  # of each context, as far as the last search tried it
-
-    def margins(self, rows: Tensor) -> Tensor:
-        return margins_of(self.answers, self.every.part(rows))
+        self.kinds = [SpanContexts(answers.bias.lines_of(pattern), 1, pattern) for pattern in answers.bias.patterns]
+        self.blocks = [[(shape, block) for shape in kind.shapes for block in kind.blocks(shape)] for kind in self.kinds]
+        self.contexts = concatenated([answers.contexts_of(*block) for blocks in self.blocks for block in blocks])
+        self.weights = torch.full((len(self.contexts.right),), 1e-3, dtype=torch.float64)
+        self.margins = torch.empty(len(self.contexts.right))  # those that the last search tried; the others are NaN
 
     def search(self, enough: float, count: Callable[[int, int], object]) -> int:
         """As `certificates.practice.Trial` has it; contexts that were poor in any search are tried first."""
-        wrong, tried, order = 0, 0, (-self.poor).argsort(stable=True)
-        self.poor /= 2
-        self.margin.fill_(math.nan)
+        wrong, tried, order = 0, 0, (-self.weights).argsort(stable=True)
+        self.weights /= 2
+        self.margins.fill_(math.nan)
         with evaluating(self.answers):
-            for rows in order.split(CONTEXTS_A_PASS):
-                margins = self.margin[rows] = self.margins(rows)
-                self.poor[rows] += ~(margins > NARROW_IN_TEXT)
-                wrong, tried = wrong + int((~(margins > 0)).sum()), tried + len(rows)
+            for indices in order.split(CONTEXTS_A_PASS):
+                margins = self.margins[indices] = margins_of(self.answers, self.contexts.part(indices))
+                self.weights[indices] += ~(margins > NARROW_IN_TEXT)
+                wrong, tried = wrong + int((~(margins > 0)).sum()), tried + len(indices)
                 count(tried, len(order))
                 if wrong >= enough:
                     break
@@ -145,44 +141,44 @@ class AllAnswers:
 
     def certificates(self) -> tuple[AnswersCertificate, ...]:
         """A certificate of each pattern, from the last search."""
-        margins = self.margin
+        certificates, first = list[AnswersCertificate](), 0
+        sizes = [sum(len(block) for _, block in blocks) for blocks in self.blocks]
         with evaluating(self.answers):
             exact = copy.deepcopy(self.answers).double()
-            sizes = [sum(len(block) for _, block in blocks) for blocks in self.blocks]
-            found, first = list[AnswersCertificate](), 0
-            for pattern, blocks, margin in zip(self.patterns, self.blocks, margins.split(sizes), strict=True):
-                narrow = margin.argsort()[:NARROW]
-                off = margins_of(exact, self.every.part(first + narrow)) - margin[narrow]
-                problem, wrong = wrong_problem(pattern, blocks, margin), int((~(margin > 0)).sum())
-                least, most = float(margin.min()), float(off.abs().max())
-                found.append(AnswersCertificate(pattern.pattern.form, len(margin), wrong, least, most, problem))
-                first += len(margin)
-        return tuple(found)
+            for kind, blocks, margins in zip(self.kinds, self.blocks, self.margins.split(sizes), strict=True):
+                narrow = margins.argsort()[:NARROW]
+                errors = (margins_of(exact, self.contexts.part(first + narrow)) - margins[narrow]).abs()
+                problem, wrong = wrong_problem(kind, blocks, margins), int((~(margins > 0)).sum())
+                smallest, rounding = float(margins.min()), float(errors.max())
+                form, count = kind.pattern.form, len(margins)
+                certificates.append(AnswersCertificate(form, count, wrong, smallest, rounding, problem))
+                first += count
+        return tuple(certificates)
 
     def losses_of_round(self) -> LossOfStep:
-        """The loss of contexts of random problems; every second step has as many poor ones beside them."""
+        """The loss of contexts of random problems; every second step has as many drawn by their weights beside them."""
         vocabulary, tokens = self.answers.vocabulary, self.answers.tokens
-        likely = (self.poor / self.poor.sum()).numpy()
+        probabilities = (self.weights / self.weights.sum()).numpy()
 
         def losses(step: int, rows: int) -> Iterator[Tensor]:
             rng = generator(self.seed, TRAIN, step)
             contexts = random_contexts(self.answers, rng, rows)
             if step % 2:
-                chosen = rng.choice(len(likely), rows, p=likely)
-                contexts = concatenated([contexts, self.every.part(torch.from_numpy(chosen))])
+                indices = torch.from_numpy(rng.choice(len(probabilities), rows, p=probabilities))
+                contexts = concatenated([contexts, self.contexts.part(indices)])
             others = torch.from_numpy(rng.choice(vocabulary, min(OTHERS, vocabulary), replace=False)).to(tokens.device)
-            some = torch.cat([tokens, others[~torch.isin(others, tokens)]])
-            yield F.cross_entropy(self.answers(contexts, some), contexts.right.to(tokens.device))
+            compared = torch.cat([tokens, others[~torch.isin(others, tokens)]])
+            yield F.cross_entropy(self.answers(contexts, compared), contexts.right.to(tokens.device))
 
         return losses
 
 
-def wrong_problem(known: SpanContexts, blocks: list[tuple[Shape, Block]], margins: Tensor) -> str:
-    """The shortest problem that is seen to hold a context whose margin is not positive; empty if there is none."""
+def wrong_problem(kind: SpanContexts, blocks: list[tuple[Shape, Block]], margins: Tensor) -> str:
+    """The shortest problem found that holds a context whose margin is not positive; empty if there is none."""
     wrong = []
     for (shape, block), margin in zip(blocks, margins.split([len(block) for _, block in blocks]), strict=True):
         wrong += [(shape, block[row]) for row in (~(margin > 0)).nonzero()[:WRONG_SOUGHT, 0].tolist()]
-    return next((known.pattern.problem(operands) for operands in known.problems(wrong)), "")
+    return next((kind.pattern.problem(operands) for operands in kind.problems(wrong)), "")
 
 
 def margins_of(answers: Answers, contexts: AnswerBlock) -> Tensor:
@@ -198,6 +194,6 @@ def random_contexts(answers: Answers, rng: np.random.Generator, count: int) -> A
         pattern = answers.bias.patterns[int(rng.integers(len(answers.bias.patterns)))]
         operands = draw(pattern, [int(rng.integers(1, TRAINED + 1)) for _ in pattern.short], rng)
         lengths, answer = tuple(map(len, operands)), pattern.answer(operands)
-        ended = answer + END * (len(answer) < pattern.answer_places(lengths))
-        parts.append(answers.contexts(pattern, lengths, pattern.problem(operands) + ended, 0, len(ended)))
+        answer += END * (len(answer) < pattern.answer_places(lengths))
+        parts.append(answers.contexts(pattern, lengths, pattern.problem(operands) + answer, 0, len(answer)))
     return concatenated(parts)

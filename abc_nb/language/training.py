@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from abc_nb.certificates.contexts import Block, Shape
-from abc_nb.certificates.practice import AllContexts, ContextsByShape, Practised, loss_of_contexts, until_certified
+from abc_nb.certificates.practice import AllContexts, ContextsByShape, PracticeResult, loss_of_contexts, until_certified
 from abc_nb.certificates.text import SpanContexts
 from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture, TextBatch
@@ -113,7 +113,7 @@ def contexts_of_text(model: Transformer) -> list[SpanContexts]:
 
 def practise_language(
     model: Transformer, mixture: Mixture, recipe: TrainingConfig, seed: int, rounds: int, report: Report | None = None
-) -> Practised:
+) -> PracticeResult:
     """Train a model on until every pattern is certified, at most twice so many rounds; `recipe` is that of one round.
 
     The second half is at a fifth of the rate, since at the whole rate the last wrong contexts come and go.
