@@ -14,7 +14,7 @@ from abc_nb.training.fit import Progress, Training, read_checkpoint
 
 def interrupt(run: Training, path: Path, stopped: int = 5) -> None:
     """Train with a checkpoint after each step, stop after step `stopped`, and leave the checkpoint of step 4."""
-    run.every = -1.0
+    run.checkpoint_seconds = -1.0
 
     def report(progress: Progress) -> None:
         if progress.step == 4:

@@ -56,7 +56,7 @@ def test_a_finished_run_is_not_made_again_and_another_seed_is_another_run(run: R
 def train_and_die(folder: str) -> None:
     os.environ["ABC_NB_RUNS"] = folder
     torch.set_num_threads(1)
-    Training.every = 0.0
+    Training.checkpoint_seconds = 0.0
     runner.ensure(longer_experiment(), 0, lambda progress: progress.step == 30 and os.kill(os.getpid(), signal.SIGKILL))
 
 

@@ -40,7 +40,7 @@ def spoken(model: Transformer, text: str, whole: bool = False) -> str:
     if answers and not whole:
         return "\n".join(answers)
     written += text[at:]
-    return written + ("" if spans else writer.drawn(written, CONTINUED, generator(0, TEST), TEMPERATURE))
+    return written + ("" if spans else writer.sample(written, CONTINUED, generator(0, TEST), TEMPERATURE))
 
 
 def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[ProblemSpan]]:

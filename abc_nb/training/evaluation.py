@@ -56,24 +56,24 @@ def evaluating(model: nn.Module) -> Iterator[torch.device]:
 
 def correct_digits(model: Transformer, batch: Batch, first: int | None = None) -> Tensor:
     """Which output tokens, all or the `first` ones, a teacher-forced pass gets right: booleans (batch, tokens)."""
-    right = []
+    correct = []
     with evaluating(model) as device:
         for part in (part.to(device) for part in batch_parts(batch)):
             logits = model(part.source, part.target[:, :-1][:, :first], batch.layout)
-            right.append((logits.argmax(-1) == part.target[:, 1:][:, :first]).cpu())
-    return torch.cat(right)
+            correct.append((logits.argmax(-1) == part.target[:, 1:][:, :first]).cpu())
+    return torch.cat(correct)
 
 
 def exact_match(model: Transformer, batch: Batch) -> Tensor:
     """Which problems are answered without a wrong token: booleans (batch,)."""
-    hopeless, right = False, []  # after a part without a right one, first tokens alone, unless these are right
+    hopeless, correct = False, []  # after a part without a right one, first tokens alone, unless these are right
     for part in batch_parts(batch):
-        of_part = correct_digits(model, part, FIRST_TOKENS if hopeless else None).all(1)
-        if hopeless and of_part.any():
-            of_part = correct_digits(model, part).all(1)
-        hopeless = not of_part.any()
-        right.append(of_part)
-    return torch.cat(right)
+        part_correct = correct_digits(model, part, FIRST_TOKENS if hopeless else None).all(1)
+        if hopeless and part_correct.any():
+            part_correct = correct_digits(model, part).all(1)
+        hopeless = not part_correct.any()
+        correct.append(part_correct)
+    return torch.cat(correct)
 
 
 def evaluate(model: Transformer, sampler: Sampler, tests: Iterable[tuple[int, int]]) -> pd.DataFrame:
@@ -82,28 +82,28 @@ def evaluate(model: Transformer, sampler: Sampler, tests: Iterable[tuple[int, in
     for length, samples in tests:
         if samples < 1:
             raise InputError(f"{samples} problems of {length} digits are too few: ask for one at least")
-        right = exact_match(model, sampler.test_batch(length, samples, TEST_SEED))
-        rows.append((length, len(right), int(right.sum())))
+        correct = exact_match(model, sampler.test_batch(length, samples, TEST_SEED))
+        rows.append((length, len(correct), int(correct.sum())))
     return with_intervals(pd.DataFrame(rows, columns=["length", "samples", "correct"], dtype=int))
 
 
 def with_intervals(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows, which have `samples` and `correct`, with their accuracy, a fraction, and `ci_low` to `ci_high`."""
-    ends = [wilson(correct, samples) for correct, samples in zip(rows.correct, rows.samples, strict=True)]
-    intervals = pd.DataFrame(ends, rows.index, ["ci_low", "ci_high"], float)
+    bounds = [wilson(correct, samples) for correct, samples in zip(rows.correct, rows.samples, strict=True)]
+    intervals = pd.DataFrame(bounds, rows.index, ["ci_low", "ci_high"], float)
     return rows.assign(accuracy=rows.correct / rows.samples).join(intervals)
 
 
 def greedy(model: Transformer, source: Tensor, layout: Layout, start: int) -> Tensor:
     """Greedy decoding with cached keys and values: tokens (batch, target_length), from the `start` token."""
-    output = []
+    outputs = []
     with evaluating(model):
         frame, cache = model.start(source, layout)
         tokens = torch.full((len(source),), start, device=source.device)
         for step in range(layout.target_length):
             tokens = model.step(tokens, step, frame, cache).argmax(-1)
-            output.append(tokens)
-        return torch.stack(output, dim=1)
+            outputs.append(tokens)
+        return torch.stack(outputs, dim=1)
 
 
 def in_float64(model: Transformer) -> Transformer:
@@ -130,7 +130,7 @@ def answers(model: Transformer, sampler: Sampler, expressions: Iterable[str], tr
 
 def record(model: Transformer, batch: Batch, inputs: Tensor | None = None, average: bool = False) -> Record:
     """All attention of one pass over the decoder's `inputs` (batch, target_length), by default teacher-forced."""
-    kept, inputs = Record(average), batch.target[:, :-1] if inputs is None else inputs
+    attention, inputs = Record(average), batch.target[:, :-1] if inputs is None else inputs
     with evaluating(model) as device:
-        model(batch.source.to(device), inputs.to(device), batch.layout, record=kept)
-    return kept
+        model(batch.source.to(device), inputs.to(device), batch.layout, record=attention)
+    return attention

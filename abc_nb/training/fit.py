@@ -50,7 +50,7 @@ class Training:
     before, which this one goes on counting; its recipe starts anew.
     """
 
-    every = 5.0  # seconds from one checkpoint to the next
+    checkpoint_seconds = 5.0  # from one checkpoint to the next
 
     def __init__(
         self,
@@ -65,14 +65,15 @@ class Training:
         self.model, self.loss_of_step, self.recipe, self.seed = model, loss_of_step, recipe, seed
         self.validate, self.missed = validate, [] if missed is None else missed
         self.progress = progress or Progress()
-        self.first, self.parameters = self.progress.step, list(model.parameters())
+        self.first_step, self.parameters = self.progress.step, list(model.parameters())
         self.device = self.parameters[0].device
         self.optimizers = recipe.optimizers(model)
 
     @property
     def history(self) -> list[Validation]:
         """The validations of this training alone, with its own steps."""
-        return [row | {"step": row["step"] - self.first} for row in self.progress.history if row["step"] > self.first]
+        rows, first = self.progress.history, self.first_step
+        return [row | {"step": row["step"] - first} for row in rows if row["step"] > first]
 
     def run(self, checkpoint: Path | None = None, report: Report | None = None) -> Progress:
         """Resume from `checkpoint` if it is there, and train to the end; save to it every few seconds and at the end.
@@ -84,12 +85,12 @@ class Training:
         start, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
         self.model.train()
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            while self.progress.step < self.first + self.recipe.end(self.history):
+            while self.progress.step < self.first_step + self.recipe.end(self.history):
                 loss = self.step()
                 self.progress.seconds = time.perf_counter() - start
-                if (self.progress.step - self.first) % self.recipe.validate_every == 0:
+                if (self.progress.step - self.first_step) % self.recipe.validate_every == 0:
                     self.add_row(loss)
-                if checkpoint is not None and time.monotonic() - saved > self.every:
+                if checkpoint is not None and time.monotonic() - saved > self.checkpoint_seconds:
                     self.save(checkpoint)
                     saved = time.monotonic()
                 if report is not None:
@@ -102,33 +103,34 @@ class Training:
     def step(self) -> Tensor:
         """One optimiser step, which gives its loss; it counts only when it is complete."""
         step, history = self.progress.step, self.history
-        seed = torch.default_generator if self.device.type == "cpu" else torch  # for all devices: half a millisecond
-        seed.manual_seed(stream(self.seed, step))
+        recipe_step = step - self.first_step
+        generator = torch.default_generator if self.device.type == "cpu" else torch  # all devices: half a millisecond
+        generator.manual_seed(stream(self.seed, step))
         self.model.zero_grad()
         losses = list[Tensor]()
         with tensor_cores(self.device):
-            for loss in self.loss_of_step(step, self.recipe.rows(step - self.first, history)):
+            for loss in self.loss_of_step(step, self.recipe.rows(recipe_step, history)):
                 loss.backward()
                 losses.append(loss.detach())
             nn.utils.clip_grad_norm_(self.parameters, self.recipe.clip)
-            self.recipe.set_rates(self.optimizers, step - self.first, history)
+            self.recipe.set_rates(self.optimizers, recipe_step, history)
             for optimizer in self.optimizers:
                 optimizer.step()
-        self.progress.step, self.progress.end = step + 1, self.first + self.recipe.end(history)
+        self.progress.step, self.progress.end = step + 1, self.first_step + self.recipe.end(history)
         return torch.stack(losses).sum()
 
     def add_row(self, loss: Tensor) -> None:
         """Validate, and add a row to the history, beside a training step's loss."""
-        seconds, shown = round(self.progress.seconds, 2), float(f"{loss.item():.5g}")  # more digits say nothing
-        row = {"step": self.progress.step, "seconds": seconds, "loss": shown}
+        seconds, rounded = round(self.progress.seconds, 2), float(f"{loss.item():.5g}")  # more digits say nothing
+        row = {"step": self.progress.step, "seconds": seconds, "loss": rounded}
         self.progress.history.append(row | self.validate())
 
     def save(self, path: Path) -> None:
-        """A checkpoint, which replaces the one before when it is whole: all that a killed training needs to go on."""
+        """Write all that a killed training needs to go on; the checkpoint replaces the last one when it is whole."""
         state = {
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-            "missed": [torch.from_numpy(numbers) for numbers in self.missed],
+            "missed": [torch.from_numpy(array) for array in self.missed],
             "progress": vars(self.progress),
         }
         with replacement(path) as temporary:
@@ -141,9 +143,9 @@ class Training:
             warnings.warn(f"the checkpoint {path} is damaged: its training starts anew", stacklevel=2)
             return
         self.model.load_state_dict(state["model"])
-        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        self.missed[:] = [numbers.numpy() for numbers in state["missed"]]
+        for optimizer, optimizer_state in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(optimizer_state)
+        self.missed[:] = [tensor.numpy() for tensor in state["missed"]]
         self.progress = Progress(**state["progress"])
 
 

@@ -30,9 +30,9 @@ class ProblemLosses:
         """The parts of the mean loss of so many problems."""
         batch = self.sampler.training_batch(self.seed, step, rows, self.again(step, rows))
         wrong = list[Tensor]()
-        for loss, missed in losses_in_parts(self.model, batch, phases(self.model, self.seed, step, rows)):
+        for loss, wrong_in_part in losses_in_parts(self.model, batch, phases(self.model, self.seed, step, rows)):
             yield loss
-            wrong.append(missed)
+            wrong.append(wrong_in_part)
         self.remember(batch, torch.cat(wrong))
 
     def again(self, step: int, rows: int) -> list[Digits]:
@@ -40,8 +40,8 @@ class ProblemLosses:
         if not self.missed or not self.recipe.again:
             return []
         count = min(self.recipe.again, rows // 4, len(self.missed[0]))
-        chosen = generator(self.seed, AGAIN, step).choice(len(self.missed[0]), count, replace=False)
-        return [digits[chosen] for digits in self.missed]
+        indices = generator(self.seed, AGAIN, step).choice(len(self.missed[0]), count, replace=False)
+        return [digits[indices] for digits in self.missed]
 
     def remember(self, batch: Batch, wrong: Tensor) -> None:
         """Keep the last problems that were answered wrong, as many as a batch holds; `wrong` is (batch,)."""
@@ -89,16 +89,16 @@ def losses_in_parts(model: Transformer, batch: Batch, phase: Tensor | int) -> It
     tokens = batch.layout.source_length + batch.layout.target_length
     rows = len(batch.source) if batch.source.is_cuda else max(1, PART // (tokens * model.config.width))
     for number, part in enumerate(batch.split(rows)):
-        starts = phase if isinstance(phase, int) else phase[number * rows : (number + 1) * rows]
-        loss, wrong = loss_of(model, part, starts)
+        part_phase = phase if isinstance(phase, int) else phase[number * rows : (number + 1) * rows]
+        loss, wrong = loss_of(model, part, part_phase)
         yield loss * (len(part.source) / len(batch.source)), wrong
 
 
 def loss_of(model: Transformer, batch: Batch, phase: Tensor | int = 0) -> tuple[Tensor, Tensor]:
     """Mean cross-entropy of the output tokens, teacher-forced, and which problems have a wrong one (batch,)."""
-    logits, wanted = model(batch.source, batch.target[:, :-1], batch.layout, phase=phase), batch.target[:, 1:]
-    wrong = (logits.argmax(-1) != wanted).any(1)
-    return F.cross_entropy(logits.flatten(0, 1), wanted.flatten()), wrong
+    logits, right = model(batch.source, batch.target[:, :-1], batch.layout, phase=phase), batch.target[:, 1:]
+    wrong = (logits.argmax(-1) != right).any(1)
+    return F.cross_entropy(logits.flatten(0, 1), right.flatten()), wrong
 
 
 def phases(model: Transformer, seed: int, step: int, rows: int) -> Tensor | int:
@@ -110,5 +110,5 @@ def phases(model: Transformer, seed: int, step: int, rows: int) -> Tensor | int:
     count = model.config.position.phases()
     if count == 1:
         return 0
-    drawn = generator(seed, PHASE, step).integers(count, size=(rows, 1))
-    return torch.from_numpy(drawn).to(model.head.weight.device)
+    starts = generator(seed, PHASE, step).integers(count, size=(rows, 1))
+    return torch.from_numpy(starts).to(model.head.weight.device)

@@ -32,7 +32,7 @@ class Schedule(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """The recipe of this package's models; what is learned stands in the experiment."""
+    """The recipe of this package's models; the task is that of the experiment."""
 
     steps: int = 1600  # at most
     batch: int = 64
@@ -51,11 +51,11 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         for field in fields(self):
-            value, counted = getattr(self, field.name), field.type is int
+            value, is_integer = getattr(self, field.name), field.type is int
             least = 0 if field.name in ("warmup", "again") else 1
-            if not isinstance(value, str | bool) and not (value >= least if counted else 0 < value < math.inf):
-                wanted = f"{least} or more" if counted else "a positive number"
-                raise InputError(f"a training cannot have {field.name}={value}: give {wanted}")
+            if not isinstance(value, str | bool) and not (value >= least if is_integer else 0 < value < math.inf):
+                possible = f"{least} or more" if is_integer else "a positive number"
+                raise InputError(f"a training cannot have {field.name}={value}: give {possible}")
 
     def slower(self) -> "TrainingConfig":
         """The same at a fifth of the rate."""
@@ -63,8 +63,8 @@ class TrainingConfig:
 
     def schedule(self, history: Sequence[Validation]) -> Schedule:
         """When the rate falls: once the task is learned, or after `hold` steps; ten times as many steps are the end."""
-        learned = [int(row["step"]) for row in history if row["accuracy"] >= self.learned]
-        fall = min([*learned, self.hold])
+        learned_at = [int(row["step"]) for row in history if row["accuracy"] >= self.learned]
+        fall = min([*learned_at, self.hold])
         return Schedule(fall, min(10 * fall, self.steps))
 
     def optimizers(self, model: nn.Module) -> list[Optimizer]:

@@ -11,7 +11,7 @@ REDRAWN, LOGGED = 0.2, 30.0  # seconds from one line to the next, on a terminal 
 
 
 class Status:
-    """Given the progress of a training again and again, says it on standard error; `name` is that of its model."""
+    """Writes the progress of a training on standard error, each time that it is called; `name` is its model's."""
 
     def __init__(
         self,
@@ -22,21 +22,22 @@ class Status:
     ) -> None:
         self.name, self.stream, self.clock = name, stream or sys.stderr, clock
         self.terminal = self.stream.isatty() if terminal is None else terminal
-        self.shown = clock()  # when there was a line last
-        self.stage: object = None  # what goes on, with the time and the count at its begin
-        self.begin, self.first = self.shown, 0
+        self.shown = clock()  # when the last line was written
+        self.stage: object = None  # the round, and whether contexts are tried
+        self.stage_begin, self.stage_count = self.shown, 0  # the time and the count at its begin
 
     def __call__(self, progress: Progress) -> None:
         """Show the progress, unless a line was shown just now."""
         now, trying = self.clock(), progress.tried < progress.contexts
         count = progress.tried if trying else progress.step
         if (progress.round, trying) != self.stage:
-            self.stage, self.begin, self.first = (progress.round, trying), now, count
+            self.stage, self.stage_begin, self.stage_count = (progress.round, trying), now, count
         if now - self.shown < (REDRAWN if self.terminal else LOGGED):
             return
-        self.shown, done = now, count - self.first
+        self.shown, done = now, count - self.stage_count
         left = (progress.contexts if trying else progress.end) - count
-        text = f"{self.name}: {progress_in_words(progress)}" + (about((now - self.begin) / done * left) if done else "")
+        text = f"{self.name}: {progress_in_words(progress)}"
+        text += time_left((now - self.stage_begin) / done * left) if done else ""
         self.stream.write(f"\r{text}\x1b[K" if self.terminal else f"{text}\n")
         self.stream.flush()
 
@@ -60,6 +61,6 @@ def progress_in_words(progress: Progress) -> str:
     return words if accuracy is None else f"{words}, validation {accuracy:.1%}"
 
 
-def about(seconds: float) -> str:
-    """A time in words: seconds up to two minutes, then minutes."""
+def time_left(seconds: float) -> str:
+    """In words: seconds up to two minutes, then minutes."""
     return f", about {seconds:.0f} s left" if seconds < 120 else f", about {seconds / 60:.0f} min left"

@@ -1,12 +1,13 @@
-"""A text that a language model writes token by token, with keys and values of what is written kept.
+"""A text that a language model writes token by token, while it keeps the keys and values of what is written.
 
 Whether a token stands in a problem shows only when the `=` comes. So the problems of the whole text are found anew with
-every token, and what is kept is computed again from the first token on that stands otherwise than before.
+every token, and keys and values are computed again from the first token on whose place in a problem has changed.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import takewhile
+from operator import eq
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ class Writer:
 
     def __init__(self, model: Transformer) -> None:
         self.model, self.cache = model, Cache()
-        self.tokens, self.last = list[object](), torch.empty(0)
+        self.tokens, self.logits = list[object](), torch.empty(0)  # those in the cache, and after the last of them
 
     def after(self, text: str) -> Tensor:
         """Logits (vocabulary,) of the token after a text, which can be any: longer, shorter or another than the last.
@@ -40,29 +41,29 @@ class Writer:
         if not text:
             raise InputError("there is no text to go on from: give one character at least")
         ids, spans = text_tokens(text), self.model.config.bias.spans(text)
-        tokens = standing(text, spans)
-        pairs = zip(self.tokens, tokens, strict=False)
-        known = min(sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)), self.cache.count)
-        if known == len(tokens) and tokens != self.tokens:
-            known -= 1  # only the last token's logits are kept
-        self.cache.count, self.tokens = known, tokens[:known]
-        for part in passes(self.model, ids, spans, self.cache):
-            self.last, self.tokens = part[-1].cpu(), tokens[: self.cache.count]  # which may be interrupted
-        return self.last
+        tokens = tokens_in_place(text, spans)
+        same = takewhile(bool, map(eq, self.tokens, tokens))
+        count = min(sum(same), self.cache.count)
+        if count == len(tokens) and tokens != self.tokens:
+            count -= 1  # only the last token's logits are kept
+        self.cache.count, self.tokens = count, tokens[:count]
+        for logits in passes(self.model, ids, spans, self.cache):
+            self.logits, self.tokens = logits[-1].cpu(), tokens[: self.cache.count]  # which may be interrupted
+        return self.logits
 
-    def write(self, text: str, most: int, until: str = "") -> str:
+    def write(self, text: str, limit: int, until: str = "") -> str:
         """What the model writes after a text, greedily: at most so many characters, up to one of `until`."""
         written = ""
-        while len(written) < most and not (written and written[-1] in until):
+        while len(written) < limit and not (written and written[-1] in until):
             written += VOCABULARY[int(self.after(text + written).argmax())]
         return written
 
-    def drawn(self, text: str, count: int, rng: np.random.Generator, temperature: float = 1.0) -> str:
+    def sample(self, text: str, count: int, rng: np.random.Generator, temperature: float = 1.0) -> str:
         """So many characters after a text, drawn from the model's probabilities at a temperature."""
         written = ""
         for _ in range(count):
-            chances = torch.softmax(self.after(text + written).double() / temperature, 0).numpy()
-            written += VOCABULARY[int(rng.choice(len(chances), p=chances / chances.sum()))]
+            probabilities = torch.softmax(self.after(text + written).double() / temperature, 0).numpy()
+            written += VOCABULARY[int(rng.choice(len(probabilities), p=probabilities / probabilities.sum()))]
         return written
 
     def answer(self, text: str) -> str:
@@ -75,9 +76,9 @@ class Writer:
 
 
 def likeliest(model: Transformer, text: str) -> Tensor:
-    """The token that the model thinks likeliest after each of a text's, (tokens,), in memory linear in its length."""
+    """The likeliest token after each of a text's tokens, (tokens,), in memory that is linear in its length."""
     parts = passes(model, text_tokens(text), model.config.bias.spans(text), Cache())
-    return torch.cat([part.argmax(-1).cpu() for part in parts])
+    return torch.cat([logits.argmax(-1).cpu() for logits in parts])
 
 
 def rows_of(model: Transformer, texts: Sequence[str]) -> list[Spans]:
@@ -94,16 +95,16 @@ def logits_of_texts(
     """
     bias, cache, device = model.config.bias, cache or Cache(), tokens.device
     first, last = cache.count, cache.count + tokens.shape[1]
-    where = torch.stack([positions(spans, last, bias.period) for spans in rows]).to(device)
-    index = where[:, None, first:, None]  # one index for all heads and pairs of numbers
-    x = model.embed(tokens, where[:, first:])
+    key_index = torch.stack([positions(spans, last, bias.period) for spans in rows]).to(device)
+    index = key_index[:, None, first:, None]  # one index for all heads and pairs of numbers
+    x = model.embed(tokens, key_index[:, first:])
     for number, layer in enumerate(model.decoder.layers):
         if bias.same_as(number) == number:  # otherwise it has the lines of the layer before
-            added = torch.stack([bias.rows(spans, number, first, last) for spans in rows]).to(device)
+            matrix = torch.stack([bias.rows(spans, number, first, last) for spans in rows]).to(device)
         inner = layer.self_residual.norm(x)
-        both = cache.put(number, layer.keys_values(x, index))
+        keys_values = cache.put(number, layer.keys_values(x, index))
         keep = None if record is None else partial(record.keep, ("self",), number, 0)
-        x = layer.mix(x, layer.self_attention.attend(inner, both, added, (index, where), keep))
+        x = layer.mix(x, layer.self_attention.attend(inner, keys_values, matrix, (index, key_index), keep))
     cache.count = last
     return model.head(model.decoder_norm(x))
 
@@ -117,8 +118,8 @@ def passes(model: Transformer, tokens: Sequence[int], spans: Spans, cache: Cache
             yield logits_of_texts(model, part, [spans], cache)[0]
 
 
-def standing(text: str, spans: Spans) -> list[object]:
-    """Each token of a text and, inside of a problem, how it stands there: all that its keys and values depend on."""
+def tokens_in_place(text: str, spans: Spans) -> list[object]:
+    """Each token of a text with its place in a problem, if it is in one: all that its keys and values depend on."""
     tokens = list[object](text)
     for span in spans:
         place = span.pattern, span.start, span.lengths
