@@ -12,8 +12,9 @@ from abc_nb.problems.text import END, EQUALS, Pattern, ProblemSpan, plainly, spa
 from abc_nb.training.evaluation import in_float64
 from abc_nb.training.writer import Writer, check_memory
 
-LIKE_ONE, TAIL = re.compile(r"\d[\d\s.,+\-*/^()]*$"), 60  # what looks like a problem before an `=`, by its last signs
-CONTINUED = 200  # characters that are written after a text without a problem
+ALMOST_PROBLEM = re.compile(r"\d[\d\s.,+\-*/^()]*$")  # what looks like a problem before an `=`
+TAIL = 60  # characters before an `=` in which it is looked for
+CONTINUATION = 200  # characters that are written after a text without a problem
 TEMPERATURE = 0.8  # at which they are drawn, the same ones each time
 
 
@@ -31,16 +32,16 @@ def spoken(model: Transformer, text: str, whole: bool = False) -> str:
         raise InputError(f"there is no problem in {shortened(text)!r}: write one as {forms(patterns)}")
     model = in_float64(model)
     check_memory(model, len(text) + sum(span.pattern.answer_places(span.lengths) + 1 for span in spans))
-    writer, written, answers, at = Writer(model), "", list[str](), 0
+    writer, written, answers, end = Writer(model), "", list[str](), 0
     for span in spans:
-        written, at = written + text[at : span.end], span.end
+        written, end = written + text[end : span.end], span.end
         answer = writer.answer(written)
         answers.append(span.pattern.said(answer) if answer else "?")
-        written += answer + END * (text[at : at + 1] != END)
+        written += answer + END * (text[end : end + 1] != END)
     if answers and not whole:
         return "\n".join(answers)
-    written += text[at:]
-    return written + ("" if spans else writer.sample(written, CONTINUED, generator(0, TEST), TEMPERATURE))
+    written += text[end:]
+    return written + ("" if spans else writer.sample(written, CONTINUATION, generator(0, TEST), TEMPERATURE))
 
 
 def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[ProblemSpan]]:
@@ -53,9 +54,10 @@ def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[Probl
     if not isinstance(text, str) or not text.strip():
         raise InputError("there is no text: give one, as in 'what is 12+34='")
     text = text.replace("\r\n", "\n")
-    asked = plainly(text + EQUALS, patterns)
-    last = spans_in(asked, patterns)[-1:]
-    text = asked if last and (last[0].end, last[0].answer_length) == (len(asked), 0) else plainly(text, patterns)
+    with_equals = plainly(text + EQUALS, patterns)
+    last = spans_in(with_equals, patterns)[-1:]
+    is_problem = last and (last[0].end, last[0].answer_length) == (len(with_equals), 0)
+    text = with_equals if is_problem else plainly(text, patterns)
     text_tokens(text)
     spans = spans_in(text, patterns)
     if spans and not spans[-1].finished and text[spans[-1].start :].isdigit():
@@ -69,18 +71,18 @@ def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[Probl
     waiting = {span.equals for span in spans}
     for sign in re.finditer(EQUALS, text) if patterns else ():
         before = text[max(0, sign.start() - TAIL) : sign.start()]
-        if sign.start() not in waiting and LIKE_ONE.search(before):
-            part = shortened(re.split("[;=\n]", before)[-1].strip()) + EQUALS
+        if sign.start() not in waiting and ALMOST_PROBLEM.search(before):
+            problem = shortened(re.split("[;=\n]", before)[-1].strip()) + EQUALS
             raise InputError(
-                f"cannot read {part!r}: problems are written as {forms(patterns)}, with nothing joined to them"
+                f"cannot read {problem!r}: problems are written as {forms(patterns)}, with nothing joined to them"
             )
     return text, spans
 
 
 def forms(patterns: Sequence[Pattern]) -> str:
     """Patterns as people read them."""
-    written = ((own.form.replace("{", "").replace("}", ""), own.task.rule.larger_first) for own in patterns)
-    return ", ".join(form + " with a >= b" * larger_first for form, larger_first in written)
+    plain = [(re.sub("[{}]", "", pattern.form), pattern.task.rule.larger_first) for pattern in patterns]
+    return ", ".join(form + " with a >= b" * larger_first for form, larger_first in plain)
 
 
 def shortened(text: str) -> str:

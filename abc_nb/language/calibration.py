@@ -25,8 +25,8 @@ from abc_nb.problems.text import END, Pattern
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.writer import logits_of_texts, rows_of
 
-TRIED = sorted({*SHARES, 0.17, 0.14, 0.12}, reverse=True)  # shares, a few more than elsewhere
-PROBLEMS, TOGETHER = 512, 64  # problems over which attention is averaged, so many at a time
+FINER_SHARES = sorted({*SHARES, 0.17, 0.14, 0.12}, reverse=True)  # that are tried, a few more than elsewhere
+PROBLEMS, BATCH = 512, 64  # problems over which attention is averaged, so many at a time
 
 
 def calibrate_text(model: Transformer, settings: Calibration, longest: int, seed: int) -> SpanLines:
@@ -45,39 +45,41 @@ def calibrate_pattern(model: Transformer, pattern: Pattern, settings: Calibratio
     layers, texts = model.config.decoder_layers, problems(pattern, longest, seed)
     layout = pattern.layout(tuple(pattern.task.rule.short_digits if short else longest for short in pattern.short))
     layout = replace(layout, target_length=len(texts[0].partition("=")[2]))
-    alone = of_keys((), ITSELF[:1], model.config.heads, layers).lines
+    itself = of_keys((), ITSELF[:1], model.config.heads, layers).lines
 
-    def whole(lines: Lines) -> Lines:
-        return Lines(lines.heads, (*lines.lines, *alone), empty="closed")
+    def completed(lines: Lines) -> Lines:
+        return Lines(lines.heads, (*lines.lines, *itself), empty="closed")
 
     def determines(lines: Lines) -> float:
-        return float(determined(SpanContexts(whole(lines), layers, pattern)))
+        return float(determined(SpanContexts(completed(lines), layers, pattern)))
 
     averages = average_attention_of_answers(model, texts, layout)
-    return whole(sparsest(averages, layout, settings, determines, TRIED).bias)
+    return completed(sparsest(averages, layout, settings, determines, FINER_SHARES).bias)
 
 
 def problems(pattern: Pattern, longest: int, seed: int) -> list[str]:
-    """Solved problems with numbers of so many digits, whose answers have as many digits as most have."""
+    """Solved problems with numbers of so many digits, whose answers have the most frequent length."""
     rng, lengths = generator(seed, CALIBRATION), [longest] * len(pattern.short)
     texts = [solved(pattern, draw(pattern, lengths, rng)) for _ in range(3 * PROBLEMS)]
-    usual = int(np.bincount([len(text) for text in texts]).argmax())
-    return [text for text in texts if len(text) == usual][:PROBLEMS]
+    length = int(np.bincount([len(text) for text in texts]).argmax())
+    return [text for text in texts if len(text) == length][:PROBLEMS]
 
 
 def average_attention_of_answers(
     model: Transformer, texts: Sequence[str], layout: Layout
 ) -> dict[tuple[Attention, int], Tensor]:
-    """Mean attention of the answers' tokens to the problem and to the answer, (head, query, key), of each layer."""
-    sums: dict[tuple[Attention, int], Tensor] = {}
-    sources, answers = layout.source_length, layout.target_length
-    for first in range(0, len(texts), TOGETHER):
-        batch, record = TextBatch.of([text.removesuffix(END) for text in texts[first : first + TOGETHER]]), Record()
+    """Mean attention of the answers' tokens to the problem and to the answer, (head, query, key), of each layer.
+
+    All texts are of the one layout.
+    """
+    sources, sums = layout.source_length, dict[tuple[Attention, int], Tensor]()
+    for first in range(0, len(texts), BATCH):
+        batch, record = TextBatch.of([text.removesuffix(END) for text in texts[first : first + BATCH]]), Record()
         with evaluating(model) as device:
             logits_of_texts(model, batch.tokens.to(device), rows_of(model, batch.texts), record=record)
         for (_, layer), weights in record.weights.items():
-            rows = weights[:, :, sources : sources + answers].sum(0).cpu()
-            parts: dict[Attention, Tensor] = {"cross": rows[..., :sources], "self": rows[..., sources:][..., :answers]}
+            total = weights[:, :, sources:].sum(0).cpu()
+            parts: dict[Attention, Tensor] = {"cross": total[..., :sources], "self": total[..., sources:]}
             for name, part in parts.items():
                 sums[name, layer] = sums.get((name, layer), torch.zeros_like(part)) + part
-    return {where: part / len(texts) for where, part in sums.items()}
+    return {key: total / len(texts) for key, total in sums.items()}

@@ -29,26 +29,27 @@ def evaluate_texts(
     rows = []
     for pattern, (length, samples) in product(patterns, tests):
         rng = generator(TEST_SEED, TEST, length)
-        right = sum(is_right(model, pattern, test_operands(pattern, length, rng), rng) for _ in range(samples))
-        rows.append((pattern.task.name, length, samples, right))
+        correct = sum(is_right(model, pattern, test_operands(pattern, length, rng), rng) for _ in range(samples))
+        rows.append((pattern.task.name, length, samples, correct))
     return with_intervals(pd.DataFrame(rows, columns=["task", "length", "samples", "correct"]))
 
 
 def test_operands(pattern: Pattern, length: int, rng: np.random.Generator) -> list[str]:
     """Random numbers of so many digits, without zeros in front; of Parity, bits."""
-    base, bits, operands = pattern.task.base, pattern.task.base == 2, list[str]()
-    for given, short in zip(pattern.task.rule.inputs, pattern.short, strict=True):
-        digits = given.alphabet[rng.integers(len(given.alphabet), size=given.digits if short else length)]
-        digits[0] = digits[0] if short or bits else rng.integers(1, base)
-        operands.append("".join(map(str, digits)))
-    return typed_larger_first(pattern, operands)
+    numbers = list[str]()
+    for operand, short in zip(pattern.task.rule.inputs, pattern.short, strict=True):
+        digits = operand.alphabet[rng.integers(len(operand.alphabet), size=operand.digits if short else length)]
+        if not short and pattern.task.base != 2:
+            digits[0] = rng.integers(1, pattern.task.base)
+        numbers.append("".join(map(str, digits)))
+    return typed_larger_first(pattern, numbers)
 
 
 def is_right(model: Transformer, pattern: Pattern, operands: Sequence[str], rng: np.random.Generator) -> bool:
     """Whether the model writes the answer to a problem, and its end, right inside of text."""
-    held, written, text = texts()[1], solved(pattern, operands), ""
+    held_out, problem, text = texts()[1], solved(pattern, operands), ""
     start = TEXT_AROUND + 1
     while not any(span.start == start for span in spans_in(text, [pattern])):  # behind a sign it is no problem
-        text = piece(held, TEXT_AROUND, rng) + " " + written + piece(held, TEXT_AROUND, rng)
-    first, last = start + written.index("="), TEXT_AROUND + len(written)  # the tokens before an answer and its end
+        text = piece(held_out, TEXT_AROUND, rng) + " " + problem + piece(held_out, TEXT_AROUND, rng)
+    first, last = start + problem.index("="), TEXT_AROUND + len(problem)  # the tokens before an answer and its end
     return likeliest(model, text)[first:last].tolist() == text_tokens(text)[first + 1 : last + 1]

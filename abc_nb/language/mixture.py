@@ -22,9 +22,9 @@ from abc_nb.problems.sampling import TRAIN, VALIDATION, generator
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.problems.text import END, VOCABULARY, Pattern, text_tokens
 
-TOGETHER = 40  # paragraphs that follow each other stay together
+PARAGRAPHS = 40  # of a run, which stay together
 HELD_OUT = 10  # every tenth run of paragraphs is held out
-REPEATED = 0.5  # of the problems of a row, where there are some to repeat
+REPEATED = 0.5  # share of the problems of a row, where there are some to repeat
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Mixture:
     def row(self, text: str, rng: np.random.Generator, again: Sequence[str]) -> str:
         """A row of text with problems written into it, or of problems side by side, the last one cut."""
         if self.text:
-            number = int(rng.integers(self.problems + 1)) if self.patterns else 0
-            written = [self.problem(rng, again) for _ in range(number)]
-            return write_in(piece(text, self.characters, rng), written, rng)
+            count = int(rng.integers(self.problems + 1)) if self.patterns else 0
+            problems = [self.problem(rng, again) for _ in range(count)]
+            return write_in(piece(text, self.characters, rng), problems, rng)
         row = ""
         while len(row) < self.characters:
             row += self.problem(rng, again) + " "
@@ -92,22 +92,23 @@ class Mixture:
 
 def write_in(text: str, problems: Sequence[str], rng: np.random.Generator) -> str:
     """The text with problems behind spaces in it, cut at its own length before one that would not fit."""
-    spaces = [match.end() for match in re.finditer(r"\s", text)] or [0]
-    room = len(text)
+    places = [match.end() for match in re.finditer(r"\s", text)] or [0]
+    length = len(text)
     for problem in problems:
-        at = spaces[int(rng.integers(len(spaces)))]
-        if at + len(problem) <= room:
-            text = text[:at] + problem + text[at:]
-            spaces = [place if place <= at else place + len(problem) for place in spaces if place != at] or [0]
-    return text[:room]
+        start = places[int(rng.integers(len(places)))]
+        if start + len(problem) <= length:
+            text = text[:start] + problem + text[start:]
+            places = [place if place <= start else place + len(problem) for place in places if place != start] or [0]
+    return text[:length]
 
 
 def draw(pattern: Pattern, lengths: Sequence[int], rng: np.random.Generator) -> list[str]:
     """Numbers of these lengths, or of a factor's; half of them have at most two different digits."""
-    drawn, given = list[Digits](), zip(pattern.task.rule.inputs, lengths, pattern.short, strict=True)
-    for own, length, short in given:
-        drawn.append(own.alphabet[varied_digits(len(own.alphabet), 2, own.digits if short else length, rng)])
-    return typed_larger_first(pattern, ["".join(map(str, digits[int(rng.integers(2))])) for digits in drawn])
+    choices = list[Digits]()  # two numbers for each operand: one with any digits, and one with few
+    for operand, length, short in zip(pattern.task.rule.inputs, lengths, pattern.short, strict=True):
+        digits = varied_digits(len(operand.alphabet), 2, operand.digits if short else length, rng)
+        choices.append(operand.alphabet[digits])
+    return typed_larger_first(pattern, ["".join(map(str, digits[int(rng.integers(2))])) for digits in choices])
 
 
 def typed_larger_first(pattern: Pattern, operands: list[str]) -> list[str]:
@@ -123,17 +124,17 @@ def solved(pattern: Pattern, operands: Sequence[str]) -> str:
 @cache
 def texts() -> tuple[str, str]:
     """The text to train on and the text held out, of the same known characters without digits."""
-    known = {*VOCABULARY} - {*DIGITS[:10]}
-    paragraphs: dict[tuple[str, ...], str] = {}
+    characters = {*VOCABULARY} - {*DIGITS[:10]}
+    paragraphs: dict[tuple[str, ...], str] = {}  # by their words, which differ
     for _, topic in sorted(pydoc_data.topics.topics.items()):
         for paragraph in topic.split("\n\n"):
-            kept = "".join(character for character in paragraph if character in known)
-            paragraphs.setdefault((*kept.split(),), kept)
-    every = [*paragraphs.values()]
-    runs = ["\n\n".join(every[first : first + TOGETHER]) for first in range(0, len(every), TOGETHER)]
-    held = runs[HELD_OUT - 1 :: HELD_OUT]
+            paragraph = "".join(character for character in paragraph if character in characters)
+            paragraphs.setdefault((*paragraph.split(),), paragraph)
+    unique = [*paragraphs.values()]
+    runs = ["\n\n".join(unique[first : first + PARAGRAPHS]) for first in range(0, len(unique), PARAGRAPHS)]
+    held_out = runs[HELD_OUT - 1 :: HELD_OUT]
     del runs[HELD_OUT - 1 :: HELD_OUT]
-    return "\n\n".join(runs), "\n\n".join(held)
+    return "\n\n".join(runs), "\n\n".join(held_out)
 
 
 def piece(text: str, length: int, rng: np.random.Generator) -> str:

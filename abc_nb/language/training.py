@@ -30,10 +30,10 @@ MISSED = 256  # problems that are kept to be met again
 
 def token_losses(model: Transformer, batch: TextBatch) -> tuple[Tensor, Tensor]:
     """The cross-entropy of every token but the first, (rows, tokens - 1), in nats, and whether it was the likeliest."""
-    predicted = logits_of_texts(model, batch.tokens[:, :-1], rows_of(model, [text[:-1] for text in batch.texts]))
-    wanted = batch.tokens[:, 1:]
-    losses = F.cross_entropy(predicted.flatten(0, 1), wanted.flatten(), reduction="none")
-    return losses.view(wanted.shape), predicted.argmax(-1) == wanted
+    logits = logits_of_texts(model, batch.tokens[:, :-1], rows_of(model, [text[:-1] for text in batch.texts]))
+    right = batch.tokens[:, 1:]
+    losses = F.cross_entropy(logits.flatten(0, 1), right.flatten(), reduction="none")
+    return losses.view(right.shape), logits.argmax(-1) == right
 
 
 class TextLosses:
@@ -41,27 +41,26 @@ class TextLosses:
 
     def __init__(self, model: Transformer, mixture: Mixture, recipe: TrainingConfig, seed: int) -> None:
         self.model, self.mixture, self.recipe, self.seed = model, mixture, recipe, seed
-        self.device = model.head.weight.device
         self.missed: list[np.ndarray] = []  # tokens of problems with their answers
 
     def losses(self, step: int, rows: int) -> Iterator[Tensor]:
         """The mean loss of so many rows, in which half of the problems are those missed lately."""
         again = [text_of(tokens.tolist()) for tokens in self.missed] if self.recipe.again else []
-        batch = self.mixture.training_batch(self.seed, step, rows, again).to(self.device)
-        losses, right = token_losses(self.model, batch)
+        batch = self.mixture.training_batch(self.seed, step, rows, again).to(self.model.head.weight.device)
+        losses, correct = token_losses(self.model, batch)
         yield losses.mean()
-        self.remember(batch, right)
+        self.remember(batch, correct)
 
-    def remember(self, batch: TextBatch, right: Tensor) -> None:
-        """Keep the last problems that had a wrong token; `right` is (rows, tokens - 1)."""
-        for text, span, written in self.answers(batch, right):
-            if not written.all():
+    def remember(self, batch: TextBatch, correct: Tensor) -> None:
+        """Keep the last problems that had a wrong token; `correct` is (rows, tokens - 1)."""
+        for text, span, answer_correct in self.answers(batch, correct):
+            if not answer_correct.all():
                 self.missed.append(np.array(text_tokens(text[span.start : span.end + 1])))
         self.missed[:] = self.missed[-MISSED:]
 
-    def answers(self, batch: TextBatch, right: Tensor) -> Iterator[tuple[str, ProblemSpan, Tensor]]:
-        """Each row's problems whose answers are written with their ends, and which tokens of these were right."""
-        for text, row in zip(batch.texts, right.cpu(), strict=True):
+    def answers(self, batch: TextBatch, correct: Tensor) -> Iterator[tuple[str, ProblemSpan, Tensor]]:
+        """Each row's problems whose answers are written with their ends, and which tokens of these are correct."""
+        for text, row in zip(batch.texts, correct.cpu(), strict=True):
             for span in spans_in(text, self.mixture.patterns):
                 if span.answer_length and span.end < len(text):
                     yield text, span, row[span.equals : span.end]
@@ -76,8 +75,8 @@ class TextLosses:
         right = list[bool]()
         for batch in self.held_out:
             with evaluating(self.model) as device:
-                _, tokens = token_losses(self.model, batch.to(device))
-            right += [bool(written.all()) for _, _, written in self.answers(batch, tokens)]
+                _, correct = token_losses(self.model, batch.to(device))
+            right += [bool(answer_correct.all()) for _, _, answer_correct in self.answers(batch, correct)]
         return {"accuracy": sum(right) / max(1, len(right)), "text": text_loss(self.model)}
 
 
@@ -129,7 +128,7 @@ class TextPractice(AllContexts):
         super().__init__(model, contexts_of_text(model))
         self.mixture, self.seed = mixture, seed
         self.before = deepcopy(model).requires_grad_(False).eval()
-        self.blocks = {shape: together([*kind.blocks(shape)]) for kind in self.kinds for shape in kind.shapes}
+        self.blocks = {shape: concatenated([*kind.blocks(shape)]) for kind in self.kinds for shape in kind.shapes}
         self.missed: ContextsByShape = {}  # wrong or narrow in any search
         self.weights: dict[Shape, dict[bytes, float]] = {}  # of those missed: a search counts twice the one before
 
@@ -181,5 +180,5 @@ class TextPractice(AllContexts):
         return F.kl_div(now, then, reduction="none", log_target=True).sum(-1)[outside].mean()
 
 
-def together(blocks: Sequence[Block]) -> Block:
+def concatenated(blocks: Sequence[Block]) -> Block:
     return Block(np.concatenate([block.values for block in blocks]), np.concatenate([block.right for block in blocks]))
