@@ -37,18 +37,18 @@ class AnswerBlock(NamedTuple):
 
     before: Tensor  # (N,): the character of the answer, or the `=`, that each follows
     seen: Tensor  # (N, H, A): what is added to a head's logits of the problem's characters; minus infinity: unseen
-    right: Tensor  # (N,): the character that is right after each, as far as it is known
+    right: Tensor  # (N,): the character that is right after each; the last one can be missing
 
-    def part(self, rows: Tensor) -> AnswerBlock:
-        return AnswerBlock(*(numbers[rows] for numbers in self))
+    def part(self, indices: Tensor) -> AnswerBlock:
+        return AnswerBlock(*(numbers[indices] for numbers in self))
 
     def sequence(self) -> tuple[Tensor, Tensor]:
         """One sequence with every character once, and after them the contexts, which see those that they open.
 
         What stands at each token (T,), and what is added to attention logits (H, T, T); each token sees itself.
         """
-        rows, heads, characters = self.seen.shape
-        added = torch.full((heads, characters + rows, characters + rows), CLOSED)
+        contexts, heads, characters = self.seen.shape
+        added = torch.full((heads, characters + contexts, characters + contexts), CLOSED)
         added[:, characters:, :characters] = self.seen.transpose(0, 1)
         added.diagonal(dim1=1, dim2=2).zero_()
         return torch.cat([torch.arange(characters), self.before]), added
@@ -144,11 +144,11 @@ def alphabet(patterns: Sequence[Pattern]) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class OfContexts(SequenceBias):
-    """The bias of a sequence of contexts, all at one place."""
+class ContextBias(SequenceBias):
+    """The bias of a sequence of contexts, all at one position."""
 
     added: Tensor  # (head, token, token)
-    place: int
+    position: int
 
     def rows(self, layer: int, like: Tensor, first: int, last: int) -> Tensor:
         return leveled(self.added).to(like)
@@ -157,7 +157,7 @@ class OfContexts(SequenceBias):
         return 0
 
     def positions(self, count: int) -> Tensor | None:
-        return torch.full((count,), self.place)
+        return torch.full((count,), self.position)
 
 
 class Attending(Answers):
@@ -176,13 +176,13 @@ class Attending(Answers):
         with evaluating(self):
             self.check_place(reader)
 
-    def forward(self, contexts: AnswerBlock, tokens: Tensor | None = None, place: int = 0) -> Tensor:
+    def forward(self, contexts: AnswerBlock, tokens: Tensor | None = None, position: int = 0) -> Tensor:
         """The same, of problems at any one position."""
-        where, added = contexts.sequence()
+        sequence, added = contexts.sequence()
         handle = attached(self.model)
         assert handle is not None
-        with handle.lent(alone=OfContexts(added, place)):
-            logits: Tensor = self.model(self.tokens[where][None], use_cache=False).logits[0, len(self.characters) :]
+        with handle.lent(only_row=ContextBias(added, position)):
+            logits: Tensor = self.model(self.tokens[sequence][None], use_cache=False).logits[0, len(self.characters) :]
         return logits if tokens is None else logits[:, tokens]
 
     def check_place(self, reader: Reader) -> None:
@@ -198,13 +198,13 @@ class Attending(Answers):
             operands = draw(pattern, lengths, rng)
             problem, answer = pattern.problem(operands), pattern.answer(operands)
             contexts = self.contexts(pattern, lengths, problem + answer, 0, len(answer) + 1)
-            wanted = self(contexts)
-            others = [self(contexts, place=far)]
+            logits = self(contexts)
+            others = [self(contexts, position=far)]
             for before in ("", "So it is, and so it was: "):
                 tokens = reader.tokenizer.encode(before + problem + answer, return_tensors="pt").to(model.device)
-                others.append(model(tokens, use_cache=False).logits[0, -len(wanted) :])
-            most = max(float((other - wanted).abs().max()) for other in others)
-            if not most <= torch.finfo(wanted.dtype).eps ** 0.5 * float(wanted.abs().max()):
+                others.append(model(tokens, use_cache=False).logits[0, -len(logits) :])
+            change = max(float((other - logits).abs().max()) for other in others)
+            if not change <= torch.finfo(logits.dtype).eps ** 0.5 * float(logits.abs().max()):
                 raise InputError(
                     f"no certificate for {type(model).__name__}: the same answer's token has other logits at another "
                     "place in a text, as with learned positions; take a model with rotary positions or none"

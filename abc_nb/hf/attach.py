@@ -19,8 +19,8 @@ from abc_nb.common.devices import device_of
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attention import NAME, register_attention
 from abc_nb.hf.handle import Attached, Setting
-from abc_nb.hf.passes import OfProblem, as_layout
-from abc_nb.hf.text import OfText, Reader
+from abc_nb.hf.passes import ProblemBias, as_layout
+from abc_nb.hf.text import Reader, TextBias
 from abc_nb.problems.layouts import unary
 from abc_nb.training.evaluation import evaluating
 
@@ -60,9 +60,9 @@ def attach(
         check_effect(model, handle)
         if (spans is not None or period is not None) and "position_ids" not in handle.names:
             raise InputError(f"{type(model).__name__} takes no position_ids: its tokens stand where it counts them")
-        first = OfText(bias, ()) if spans is not None else OfProblem(bias, setting.layout, period)
-        first.rows(0, torch.empty(1, handle.heads, 1, 1), 0, 1)  # InputError for other heads, and for another kind
-        first.positions(1)
+        sample = TextBias(bias, ()) if spans is not None else ProblemBias(bias, setting.layout, period)
+        sample.rows(0, torch.empty(1, handle.heads, 1, 1), 0, 1)  # InputError for other heads, and for another kind
+        sample.positions(1)
     except BaseException:
         handle.detach()
         raise
@@ -70,7 +70,7 @@ def attach(
 
 
 def setting_of(bias: Bias, layout: Any, period: int | None, spans: PreTrainedTokenizerBase | None) -> Setting:
-    """What `attach` was asked for; InputError for what does not go together."""
+    """The setting that `attach` was called for; InputError for arguments that do not go together."""
     if not isinstance(bias, Bias):
         raise InputError(f"give a bias of this package, not {bias!r}")
     if spans is None:
@@ -100,8 +100,8 @@ def check_model(model: Any) -> None:
         raise InputError(f"{type(model).__name__} is no model of transformers: give a causal language model")
     config = model.config.get_text_config(decoder=True)
     kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None) or []
-    narrow = getattr(config, "index_topk", None) or (getattr(config, "sliding_window", None) and not kinds)
-    if narrow or any(kind not in ("full_attention", "global") for kind in kinds):
+    is_limited = getattr(config, "index_topk", None) or (getattr(config, "sliding_window", None) and not kinds)
+    if is_limited or any(kind not in ("full_attention", "global") for kind in kinds):
         raise InputError(
             f"{type(model).__name__} has layers without full attention, such as a sliding window of its own: "
             "take a model, or a configuration, in which every token can see all those before it"
@@ -115,23 +115,23 @@ def check_effect(model: Any, handle: Attached) -> None:
     that comes after it; and where all keys are closed, the token that differs has no influence on the others.
     """
     tokens = two_rows(model)
-    with models_run(model) as inner:
+    with models_run(model) as models:
         plain = logits_of(model, tokens)
-    handle.install(inner[-1])
+    handle.install(models[-1])
     with handle.lent(bias=Bias(), layout=LAYOUT, period=None, reader=None):
         zero = logits_of(model, tokens)
     with handle.lent(bias=Lines(1, (), empty="closed"), layout=LAYOUT, period=None, reader=None):
         closed = logits_of(model, tokens)
     unit, size = torch.finfo(model.dtype).eps, plain.abs().max()
-    right = {
+    conditions = {
         "does not use the AttentionInterface of transformers": bool(handle.layers),
         "gives other logits under a bias of zero": (zero - plain).abs().max() <= size * unit**0.5,
         "lets tokens see those that come after them": influence(zero)[:CHANGED].max() <= size * unit * NOISE,
         "lets tokens see each other in other ways than by attention": influence(closed).max() <= size * unit * NOISE,
     }
-    for what, holds in right.items():
+    for failure, holds in conditions.items():
         if not holds:
-            raise InputError(f"{type(model).__name__} takes no bias: it {what}")
+            raise InputError(f"{type(model).__name__} takes no bias: it {failure}")
     handle.keep_layers()
 
 
@@ -143,35 +143,35 @@ def models_run(model: nn.Module) -> Iterator[list[nn.Module]]:
     """
     from transformers import PreTrainedModel
 
-    ran: list[nn.Module] = []
+    models = list[nn.Module]()
 
     def note(module: nn.Module, _: object, named: dict[str, Any]) -> None:
         if named.get("attention_mask") is None:
-            ran.append(module)
+            models.append(module)
 
-    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
-    hooks = [module.register_forward_pre_hook(note, with_kwargs=True) for module in models]
+    pretrained = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    hooks = [module.register_forward_pre_hook(note, with_kwargs=True) for module in pretrained]
     try:
-        yield ran
+        yield models
     finally:
         for hook in hooks:
             hook.remove()
 
 
-def influence(both: Tensor) -> Tensor:
-    """How much the token that differs changes the logits of each other token: (token,)."""
-    change = (both[0] - both[1]).abs().amax(-1)
+def influence(logits: Tensor) -> Tensor:
+    """How much the token that differs changes the logits (row, token, vocabulary) of each other token: (token,)."""
+    change = (logits[0] - logits[1]).abs().amax(-1)
     change[CHANGED] = 0.0
     return change
 
 
 def two_rows(model: Any) -> Tensor:
     """Token ids (2, tokens) without special ones, of which one column differs."""
-    facts = model.config.get_text_config(decoder=True).to_dict() | model.config.to_dict()
-    special = {number for name, number in facts.items() if name.endswith("token_id") and isinstance(number, int)}
-    plain = [number for number in range(model.get_input_embeddings().num_embeddings) if number not in special]
-    rows = torch.tensor([plain[number % len(plain)] for number in range(token_count(LAYOUT))]).repeat(2, 1)
-    rows[1, CHANGED] = plain[(CHANGED + 1) % len(plain)]
+    fields = model.config.get_text_config(decoder=True).to_dict() | model.config.to_dict()
+    special = {value for name, value in fields.items() if name.endswith("token_id") and isinstance(value, int)}
+    ids = [token for token in range(model.get_input_embeddings().num_embeddings) if token not in special]
+    rows = torch.tensor([ids[number % len(ids)] for number in range(token_count(LAYOUT))]).repeat(2, 1)
+    rows[1, CHANGED] = ids[(CHANGED + 1) % len(ids)]
     return rows.to(device_of(model))
 
 

@@ -30,7 +30,7 @@ def register_attention() -> None:
 
 
 def biased_attention(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: object, **more: Any
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: object, **options: Any
 ) -> tuple[Tensor, Tensor | None]:
     """Attention (batch, query, head, size) under the module's bias, and its weights (batch, head, query, key).
 
@@ -39,21 +39,19 @@ def biased_attention(
     """
     handle = vars(module)[NAME]
     layer, run = handle.layer_of(module, query), handle.running
-    special = any(more.get(name) is not None for name in ("softcap", "s_aux")) or more.get("dropout")
-    alike = query.dtype == key.dtype == value.dtype and query.shape[-1] == value.shape[-1]
-    if alike and not special and not run.weights_wanted:
-        mixed = by_blocks(handle, run, layer, query, key, value, more.get("scaling"))
+    special = any(options.get(name) is not None for name in ("softcap", "s_aux")) or options.get("dropout")
+    uniform = query.dtype == key.dtype == value.dtype and query.shape[-1] == value.shape[-1]
+    if uniform and not special and not run.output_attentions:
+        mixed = by_blocks(handle, run, layer, query, key, value, options.get("scaling"))
         if mixed is not None:
             return mixed.transpose(1, 2).contiguous(), None
     bias, closed = without_empty_rows(run.bias(layer, query, key), -1)
-    mixed, weights = plain_attention(type(module))(module, query, key, value, bias, **more)
+    mixed, weights = plain_attention(type(module))(module, query, key, value, bias, **options)
     return mixed.masked_fill(closed.transpose(1, 2), 0.0), weights.masked_fill(closed, 0.0)
 
 
 def plain_attention(kind: type) -> Callable[..., tuple[Tensor, Tensor]]:
     """The attention that computes with all keys, as each family of transformers has it beside its attention module."""
-    modules = (vars(sys.modules[base.__module__]) for base in kind.__mro__)
-    attention: Callable[..., tuple[Tensor, Tensor]] = next(
-        known["eager_attention_forward"] for known in modules if "eager_attention_forward" in known
-    )
+    name, modules = "eager_attention_forward", (vars(sys.modules[base.__module__]) for base in kind.__mro__)
+    attention: Callable[..., tuple[Tensor, Tensor]] = next(module[name] for module in modules if name in module)
     return attention

@@ -32,43 +32,43 @@ def kernel_inputs(
     bias: SequenceBias, layer: int, heads: int, device: torch.device, tokens: int
 ) -> tuple[ScoreMod, Any] | None:
     """A bias as kernels look it up, and the blocks that they compute; None for too many open keys."""
-    few = bias.open_keys(layer, heads, device)
-    return None if few is None or few.index.shape[1] > SLOTS else (biased(few), blocks(few, tokens))
+    keys = bias.open_keys(layer, heads, device)
+    return None if keys is None or keys.index.shape[1] > SLOTS else (score_mod(keys), block_mask(keys, tokens))
 
 
-def blocks(few: OpenKeys, tokens: int) -> Any:
+def block_mask(keys: OpenKeys, tokens: int) -> Any:
     """A `BlockMask`: where queries have open keys; all cells of a block are computed."""
     from torch.nn.attention.flex_attention import BlockMask
 
-    count, few = -(-tokens // BLOCK), few.rows(slice(tokens))
-    head, query, slot = ((few.value > CLOSED) & (few.index < tokens)).nonzero().unbind(1)
-    seen = torch.zeros(len(few.value), count, count, dtype=torch.bool, device=few.value.device)
-    seen[head, query // BLOCK, few.index[query, slot] // BLOCK] = True
-    order, counts = seen.int().argsort(dim=2, descending=True, stable=True).int(), seen.sum(2, dtype=torch.int32)
+    count, keys = -(-tokens // BLOCK), keys.rows(slice(tokens))
+    head, query, slot = ((keys.value > CLOSED) & (keys.index < tokens)).nonzero().unbind(1)
+    is_open = torch.zeros(len(keys.value), count, count, dtype=torch.bool, device=keys.value.device)
+    is_open[head, query // BLOCK, keys.index[query, slot] // BLOCK] = True
+    order, counts = is_open.int().argsort(dim=2, descending=True, stable=True).int(), is_open.sum(2, dtype=torch.int32)
     return BlockMask.from_kv_blocks(counts[None], order[None], BLOCK_SIZE=BLOCK, seq_lengths=(tokens, tokens))
 
 
-def biased(few: OpenKeys) -> ScoreMod:
+def score_mod(keys: OpenKeys) -> ScoreMod:
     """Logits with the bias added, as a function of integers of any one shape.
 
     Slots are gone through one by one, since kernels take no sum over an axis; their number is a power of two, so that
     few kernels are compiled. For a head that the bias does not have it is not a number.
     """
-    slots = 1 << (few.index.shape[1] - 1).bit_length()
-    more = 0, slots - few.index.shape[1]
-    index, value = in_powers_of_two(pad(few.index, more)), in_powers_of_two(pad(few.value, more, value=CLOSED))
-    tokens = torch.as_tensor(len(few.index), device=value.device)
+    slots = 1 << (keys.index.shape[1] - 1).bit_length()
+    padding = 0, slots - keys.index.shape[1]
+    index, value = in_powers_of_two(pad(keys.index, padding)), in_powers_of_two(pad(keys.value, padding, value=CLOSED))
+    tokens = torch.as_tensor(len(keys.index), device=value.device)
 
-    def changed(score: Tensor, _: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        known = (query < tokens) & (key < tokens)
+    def biased(score: Tensor, _: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        inside = (query < tokens) & (key < tokens)
         query, key = query.clamp(max=tokens - 1), key.clamp(max=tokens - 1)
         total = torch.full_like(value[query], CLOSED)
         for slot in range(slots):
-            here = known & (index[query * slots + slot] == key)
-            total = torch.maximum(total, torch.where(here, value[(head * tokens + query) * slots + slot], CLOSED))
+            in_slot = inside & (index[query * slots + slot] == key)
+            total = torch.maximum(total, torch.where(in_slot, value[(head * tokens + query) * slots + slot], CLOSED))
         return score + total
 
-    return changed
+    return biased
 
 
 def in_powers_of_two(numbers: Tensor) -> Tensor:
@@ -79,10 +79,10 @@ def in_powers_of_two(numbers: Tensor) -> Tensor:
     """
     from torch._dynamo import mark_static
 
-    more = max(LEAST, 1 << (numbers.numel() - 1).bit_length()) - numbers.numel()
-    filled = pad(numbers.flatten(), (0, more), value=float("nan") if numbers.is_floating_point() else -1)
-    mark_static(filled)
-    return filled
+    missing = max(LEAST, 1 << (numbers.numel() - 1).bit_length()) - numbers.numel()
+    padded = pad(numbers.flatten(), (0, missing), value=float("nan") if numbers.is_floating_point() else -1)
+    mark_static(padded)
+    return padded
 
 
 def by_blocks(
@@ -93,20 +93,20 @@ def by_blocks(
     That is for short sequences, padded ones, those in a cache, many open keys, and gradients on a processor, which it
     does not know. A warning says where it is not compiled; the handle takes the matrix from then on.
     """
-    learns = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
-    alone = run.real is None and len(run.biases) == 1 and query.shape[2] == key.shape[2] == run.tokens
-    refused = (learns and query.device.type == "cpu") or torch.compiler.is_compiling()
-    if not alone or run.tokens < handle.long or refused:
+    trains = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+    whole = run.mask is None and len(run.biases) == 1 and query.shape[2] == key.shape[2] == run.length
+    refused = (trains and query.device.type == "cpu") or torch.compiler.is_compiling()
+    if not whole or run.length < handle.long or refused:
         return None
-    both = kernel_inputs(run.biases[0], layer, query.shape[1], query.device, run.tokens)
-    if both is None:
+    bias_inputs = kernel_inputs(run.biases[0], layer, query.shape[1], query.device, run.length)
+    if bias_inputs is None:
         return None
     from torch._dynamo import config, exc  # takes seconds, which short problems need not wait for
 
     inputs = [x.contiguous() for x in (query, key, value)]  # since a kernel is of one order in memory
     try:
         with config.patch(recompile_limit=COMPILED):
-            return compiled()(*inputs, *both, scaling)
+            return compiled()(*inputs, *bias_inputs, scaling)
     except (exc.TorchDynamoException, exc.FailOnRecompileLimitHit) as error:
         handle.long, reason = sys.maxsize, str(error).strip().partition("\n")[0]
         warnings.warn(f"FlexAttention is not compiled, so attention takes the dense matrix: {reason}", stacklevel=2)

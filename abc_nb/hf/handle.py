@@ -22,21 +22,21 @@ from abc_nb.bias import Bias
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attention import NAME, register_attention
 from abc_nb.hf.flex import LONG
-from abc_nb.hf.passes import Pass, SequenceBias, of_problem
-from abc_nb.hf.text import Reader, of_text
+from abc_nb.hf.passes import Pass, SequenceBias, pass_of_problems
+from abc_nb.hf.text import Reader, pass_of_text
 
 Arguments = dict[str, Any]
 
 
 @dataclass
 class Setting:
-    """What forward passes are under."""
+    """The bias of forward passes, and how it is laid on their rows."""
 
     bias: Bias
     layout: Any = None  # of the rows, if they are one problem each
     period: int | None = None
     reader: Reader | None = None  # of rows of text
-    alone: SequenceBias | None = None  # that of the only row, whatever it holds
+    only_row: SequenceBias | None = None  # the bias of a single row, whatever it holds
 
 
 class Attached(AbstractContextManager["Attached"]):
@@ -57,11 +57,11 @@ class Attached(AbstractContextManager["Attached"]):
             if hasattr(vars(module).get("config"), "_attn_implementation") and not isinstance(module, PreTrainedModel)
         ]
 
-    # ---- what passes are under
+    # ---- the setting of passes
 
     @property
     def setting(self) -> Setting:
-        """What the passes of this thread are under."""
+        """The setting of this thread's passes."""
         lent: Setting | None = getattr(self.local, "setting", None)
         return lent or self.shared
 
@@ -79,19 +79,19 @@ class Attached(AbstractContextManager["Attached"]):
         self.setting.layout = layout
 
     @contextmanager
-    def lent(self, **other: Any) -> Iterator[Attached]:
+    def lent(self, **fields: Any) -> Iterator[Attached]:
         """With other fields of `Setting` in the passes of this thread, for a `with` block."""
-        before = self.setting
-        self.local.setting = replace(before, **other)
+        saved = self.setting
+        self.local.setting = replace(saved, **fields)
         try:
             yield self
         finally:
-            self.local.setting = before
+            self.local.setting = saved
 
     # ---- on a model and off again
 
     def install(self, inner: nn.Module) -> None:
-        """Put this package's attention in the place of the own one of `inner`, which all calls of a model run."""
+        """Put this package's attention in the place of that of `inner`, which every call of the model runs."""
         self.base: Any = inner
         self.names = list(inspect.signature(inner.forward).parameters)
         for module, _, private in self.configs:
@@ -105,7 +105,7 @@ class Attached(AbstractContextManager["Attached"]):
         self.model.init_continuous_batching = self.refuse_batching
 
     def keep_layers(self) -> None:
-        """Leave alone what has a configuration and does not attend."""
+        """Take the attention off modules that have a configuration but do not attend."""
         for module, config, _ in self.configs:
             if module not in self.layers:
                 module.config = config
@@ -155,19 +155,19 @@ class Attached(AbstractContextManager["Attached"]):
         tokens = next((named[name] for name in ("input_ids", "inputs_embeds") if named.get(name) is not None), None)
         if tokens is None:
             return (), named
-        setting, cache = self.setting, named.get("past_key_values")
-        seen = 0 if cache is None else int(cache.get_seq_length())
-        if setting.alone is not None:
-            run = Pass((setting.alone,), 0, tokens.shape[1])
+        setting, cache, mask = self.setting, named.get("past_key_values"), named.get("attention_mask")
+        cached = 0 if cache is None else int(cache.get_seq_length())
+        if setting.only_row is not None:
+            run = Pass((setting.only_row,), 0, tokens.shape[1])
         elif setting.reader is not None:
-            run = of_text(setting.bias, setting.reader, named, seen)
+            run = pass_of_text(setting.bias, setting.reader, named, cached)
         else:
-            run = of_problem(setting.bias, setting.layout, setting.period, tokens, seen, named.get("attention_mask"))
-        run.weights_wanted = bool(named.get("output_attentions") or self.base.config.output_attentions)
+            run = pass_of_problems(setting.bias, setting.layout, setting.period, tokens, cached, mask)
+        run.output_attentions = bool(named.get("output_attentions") or self.base.config.output_attentions)
         self.local.run = self.latest = run
-        where = run.positions()
-        if where is not None:
-            named["position_ids"] = where.to(tokens.device)
+        positions = run.positions()
+        if positions is not None:
+            named["position_ids"] = positions.to(tokens.device)
         return (), named
 
     def check_usable(self) -> None:

@@ -42,7 +42,7 @@ class SequenceBias:
 
 
 @dataclass(frozen=True)
-class OfProblem(SequenceBias):
+class ProblemBias(SequenceBias):
     """A bias on a problem and its answer."""
 
     bias: Bias
@@ -50,14 +50,14 @@ class OfProblem(SequenceBias):
     period: int | None = None  # of cyclic positions
 
     def rows(self, layer: int, like: Tensor, first: int, last: int) -> Tensor:
-        whole, tokens = values(self.bias, self.layout, layer, like.shape[1], like.device), token_count(self.layout)
-        chosen = slice(first, last)
-        part = whole.rows(chosen).dense(tokens) if isinstance(whole, OpenKeys) else whole[:, chosen]
+        added, tokens = values(self.bias, self.layout, layer, like.shape[1], like.device), token_count(self.layout)
+        rows = slice(first, last)
+        part = added.rows(rows).dense(tokens) if isinstance(added, OpenKeys) else added[:, rows]
         return part[:, :, :last].to(like.dtype)
 
     def open_keys(self, layer: int, heads: int, device: torch.device) -> OpenKeys | None:
-        whole = values(self.bias, self.layout, layer, heads, device)
-        return whole if isinstance(whole, OpenKeys) else None
+        added = values(self.bias, self.layout, layer, heads, device)
+        return added if isinstance(added, OpenKeys) else None
 
     def positions(self, count: int) -> Tensor | None:
         return None if self.period is None else cyclic_positions(self.layout, self.period)[:count]
@@ -65,12 +65,12 @@ class OfProblem(SequenceBias):
 
 @lru_cache(BIASES_KEPT)
 @torch.inference_mode(False)  # used in training later
-def values(bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device | str = "cpu") -> OpenKeys | Tensor:
+def values(bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device) -> OpenKeys | Tensor:
     """Each token's few open keys in a layer, or else the matrix (head, token, token); the largest of a query is 0."""
-    few = open_bias(bias, layout, layer, heads)
-    if few is None:
+    keys = open_bias(bias, layout, layer, heads)
+    if keys is None:
         return leveled(dense_bias(bias, layout, layer, heads)).to(device)
-    return OpenKeys(few.index, leveled(few.value)).to(torch.device(device))
+    return OpenKeys(keys.index, leveled(keys.value)).to(device)
 
 
 def leveled(bias: Tensor) -> Tensor:
@@ -87,72 +87,72 @@ class Pass:
     """
 
     biases: tuple[SequenceBias, ...]  # of each row, or of all
-    before: int  # tokens in the cache
-    tokens: int  # tokens in all
-    real: Tensor | None = None  # (row, token): False where padding stands; None: nowhere
+    cached: int  # tokens in the cache
+    length: int  # tokens in all
+    mask: Tensor | None = None  # (row, token): False where padding stands; None: nowhere
     finish: Callable[[Any], None] | None = None  # what is done with the model's output
-    weights_wanted: bool = False
-    made: tuple[int, Tensor] | None = None  # the bias of the last layer, which others with the same bias share
+    output_attentions: bool = False
+    last_bias: tuple[int, Tensor] | None = None  # a layer and its bias, which the next ones with the same bias share
 
     def bias(self, layer: int, query: Tensor, key: Tensor) -> Tensor:
         """What is added to a layer's logits: (row or 1, head, query, key), like the queries (row, head, token, size).
 
         InputError for queries and keys that are not those of the pass.
         """
-        if query.shape[2] != self.tokens - self.before or key.shape[2] != self.tokens:
+        if query.shape[2] != self.length - self.cached or key.shape[2] != self.length:
             raise InputError(
                 "a bias needs the whole sequence, or a cache that grows and keeps all tokens before: give one of both"
             )
         first = self.biases[0].same_as(layer)
-        if self.made is None or self.made[0] != first:
-            self.made = first, self.of_layer(first, query)
-        return self.made[1]
+        if self.last_bias is None or self.last_bias[0] != first:
+            self.last_bias = first, self.bias_of_layer(first, query)
+        return self.last_bias[1]
 
-    def of_layer(self, layer: int, like: Tensor) -> Tensor:
-        if self.real is None:
-            return torch.stack([bias.rows(layer, like, self.before, self.tokens) for bias in self.biases])
-        padded = like.new_full((len(self.biases), *like.shape[1:3], self.tokens), CLOSED)
-        for row, bias, real in zip(padded, self.biases, self.real.to(like.device), strict=True):
-            keys = real.nonzero()[:, 0]
-            first = int((keys < self.before).sum())
-            row[:, (keys[first:] - self.before)[:, None], keys] = bias.rows(layer, like, first, len(keys))
+    def bias_of_layer(self, layer: int, like: Tensor) -> Tensor:
+        if self.mask is None:
+            return torch.stack([bias.rows(layer, like, self.cached, self.length) for bias in self.biases])
+        padded = like.new_full((len(self.biases), *like.shape[1:3], self.length), CLOSED)
+        for row, bias, mask in zip(padded, self.biases, self.mask.to(like.device), strict=True):
+            keys = mask.nonzero()[:, 0]
+            first = int((keys < self.cached).sum())
+            row[:, (keys[first:] - self.cached)[:, None], keys] = bias.rows(layer, like, first, len(keys))
         return padded
 
     def positions(self) -> Tensor | None:
         """Where the tokens to compute stand (row or 1, token), padding at 0; None: where the model counts them."""
-        real = torch.ones(len(self.biases), self.tokens, dtype=torch.bool) if self.real is None else self.real.cpu()
-        padded = torch.zeros(real.shape, dtype=torch.long)
-        for row, bias, of_row in zip(padded, self.biases, real, strict=True):
-            where = bias.positions(int(of_row.sum()))
-            if where is None:
+        masks = torch.ones(len(self.biases), self.length, dtype=torch.bool) if self.mask is None else self.mask.cpu()
+        padded = torch.zeros(masks.shape, dtype=torch.long)
+        for row, bias, mask in zip(padded, self.biases, masks, strict=True):
+            positions = bias.positions(int(mask.sum()))
+            if positions is None:
                 return None
-            row[of_row] = where
-        return padded[:, self.before :]
+            row[mask] = positions
+        return padded[:, self.cached :]
 
 
-def of_problem(bias: Bias, layout: object, period: int | None, rows: Tensor, before: int, mask: Any) -> Pass:
-    """The pass of `rows` (row, token, ...) that are a problem of one layout each, after `before` tokens in the cache.
+def pass_of_problems(bias: Bias, layout: object, period: int | None, rows: Tensor, cached: int, mask: Any) -> Pass:
+    """The pass of `rows` (row, token, ...) that are a problem of one layout each, after `cached` tokens in the cache.
 
     A prompt that is fed in token by token is one, too; several tokens that are not even the problem are too few.
     InputError for other rows, and for an attention mask with padding.
     """
-    known, count = as_layout(layout), before + rows.shape[1]
+    layout, count = as_layout(layout), cached + rows.shape[1]
     if mask is not None and not (isinstance(mask, Tensor) and mask.shape == (len(rows), count) and bool(mask.all())):
         raise InputError(
             f"under a bias of problems alone rows have no padding, and the cache grows with them: give {count} tokens "
             "of one layout in each row, or a bias of text, under which problems of any widths stand beside each other"
         )
-    if (not before and 1 < count <= known.source_length) or count > token_count(known):
+    if (not cached and 1 < count <= layout.source_length) or count > token_count(layout):
         raise InputError(
-            f"a sequence has {count} tokens and the layout {known.source_length} of the problem and "
-            f"{token_count(known)} in all: set the handle's layout to that of these problems, with one token for each "
+            f"a sequence has {count} tokens and the layout {layout.source_length} of the problem and "
+            f"{token_count(layout)} in all: set the handle's layout to that of these problems, with one token for each "
             "digit, which a tokenizer must not merge"
         )
-    return Pass((OfProblem(bias, known, period),), before, count)
+    return Pass((ProblemBias(bias, layout, period),), cached, count)
 
 
 def as_layout(layout: object) -> Layout:
-    """The same; InputError for what is no layout."""
+    """The layout itself; InputError for what is none."""
     if isinstance(layout, Layout):
         return layout
     raise InputError(

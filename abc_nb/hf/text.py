@@ -27,7 +27,8 @@ from abc_nb.problems.text import END, EQUALS, Pattern, ProblemSpan, spans_in
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-NOTE, PADDING = "abc_nb", -1  # attribute of the layer of a cache that holds the note; what it says of padding
+NOTE = "abc_nb"  # attribute of the layer of a cache that notes its tokens, and in which problems they stand
+PADDING = -1  # the problem that is noted of padding; that of other text is 0
 
 
 class Reader:
@@ -38,10 +39,10 @@ class Reader:
         self.tokenizer, self.patterns = tokenizer, tuple(patterns)
         self.pieces: dict[int, str] = {}
         for pattern in patterns:
-            pairs = "".join(a + b for a, b in product(pattern.task.digits, repeat=2))
+            digits = "".join(a + b for a, b in product(pattern.task.digits, repeat=2))  # each beside each
             factor = str(max(pattern.factors)) * pattern.task.rule.short_digits
-            text = pattern.problem([factor if short else pairs for short in pattern.short])
-            spans = self.spans(tokenizer.encode(f"So {text}{pairs[:8]}{END}", add_special_tokens=False))
+            text = pattern.problem([factor if short else digits for short in pattern.short])
+            spans = self.spans(tokenizer.encode(f"So {text}{digits[:8]}{END}", add_special_tokens=False))
             if [(span.problem_length, span.answer_length) for span in spans] != [(len(text) - 1, 8)]:
                 raise InputError(
                     f"this tokenizer does not give each character of {pattern.form} a token of its own: take "
@@ -54,10 +55,10 @@ class Reader:
         InputError for a problem in which a token has several characters: a layout has one column for each.
         """
         pieces = [self.piece(token) for token in tokens]
-        at = {start: number for number, start in enumerate(accumulate(map(len, pieces), initial=0))}
+        indices = {start: index for index, start in enumerate(accumulate(map(len, pieces), initial=0))}
         text, spans = "".join(pieces), list[ProblemSpan]()
         for span in spans_in(text, self.patterns):
-            problem, first = text[span.start : span.end], at.get(span.start, len(pieces))
+            problem, first = text[span.start : span.end], indices.get(span.start, len(pieces))
             if pieces[first : first + len(problem)] != [*problem]:
                 raise InputError(
                     f"a token of {problem[:40]!r} has several characters: take hf.one_digit_tokens(tokenizer, "
@@ -75,7 +76,7 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class OfText(SequenceBias):
+class TextBias(SequenceBias):
     """A bias on a text in which problems stand."""
 
     bias: Bias
@@ -92,12 +93,12 @@ class OfText(SequenceBias):
         return positions(self.spans, count, self.bias.period)
 
 
-def real_tokens(mask: object, ids: Tensor, known: Tensor) -> Tensor | None:
-    """Which of all tokens are no padding (row, token), by the mask; None if all are. InputError for another mask.
+def padding_mask(mask: object, ids: Tensor, cached_problems: Tensor) -> Tensor | None:
+    """Which of all tokens are no padding (row, token), by a mask; None if none is. InputError for another mask.
 
-    `known` is what is noted of those in the cache.
+    `cached_problems` are the problems in which those in the cache stand, as noted there.
     """
-    if mask is None and (known == PADDING).any():
+    if mask is None and (cached_problems == PADDING).any():
         raise InputError("the tokens in the cache have padding: give the attention_mask of all tokens at every step")
     if mask is not None and (not isinstance(mask, Tensor) or mask.shape != ids.shape):
         raise InputError(
@@ -107,66 +108,66 @@ def real_tokens(mask: object, ids: Tensor, known: Tensor) -> Tensor | None:
     return None if mask is None or bool(mask.all()) else mask.bool()
 
 
-def of_text(bias: Bias, reader: Reader, named: dict[str, Any], seen: int) -> Pass:
-    """The pass of a model's arguments under a bias, after `seen` tokens in the cache.
+def pass_of_text(bias: Bias, reader: Reader, named: dict[str, Any], cached: int) -> Pass:
+    """The pass of a model's arguments under a bias, after `cached` tokens in the cache.
 
     `input_ids` get the tokens that are to be computed again.
     """
     if named.get("input_ids") is None:
         raise InputError("a bias of text finds problems in input_ids: give them instead of inputs_embeds")
-    asked, cache = named["input_ids"].shape[1], named.get("past_key_values")
-    ids, known = noted(cache, seen, named["input_ids"])
-    real = real_tokens(named.get("attention_mask"), ids, known)
-    where = torch.ones_like(ids, dtype=torch.bool) if real is None else real
-    problems, spans = torch.zeros_like(ids).masked_fill(~where, PADDING), list[tuple[ProblemSpan, ...]]()
-    for tokens, numbers, inside in zip(ids.cpu(), problems, where.cpu(), strict=True):
-        spans.append(tuple(reader.spans(tokens[inside].tolist())))
-        columns = inside.nonzero()[:, 0].to(problems.device)
+    new_count, cache = named["input_ids"].shape[1], named.get("past_key_values")
+    ids, cached_problems = read_note(cache, cached, named["input_ids"])
+    mask = padding_mask(named.get("attention_mask"), ids, cached_problems)
+    masks = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
+    problems, spans = torch.zeros_like(ids).masked_fill(~masks, PADDING), list[tuple[ProblemSpan, ...]]()
+    for tokens, row_problems, row_mask in zip(ids.cpu(), problems, masks.cpu(), strict=True):
+        spans.append(tuple(reader.spans(tokens[row_mask].tolist())))
+        columns = row_mask.nonzero()[:, 0].to(problems.device)
         for span in spans[-1]:
             number = hash((bias.patterns.index(span.pattern), span.start, *span.lengths))
-            numbers[columns[span.start : span.end]] = abs(number)
-    other = (known != problems[:, :seen]).any(0).nonzero()
-    first = int(other[0]) if len(other) else seen
-    if cache is not None and first < seen:
-        cache.crop(first - seen)
+            row_problems[columns[span.start : span.end]] = abs(number)
+    changed = (cached_problems != problems[:, :cached]).any(0).nonzero()
+    first = int(changed[0]) if len(changed) else cached
+    if cache is not None and first < cached:
+        cache.crop(first - cached)
         named["input_ids"] = ids[:, first:]
 
     def finish(output: Any) -> None:
-        """Note in the cache of an output what was computed, and leave out what was not asked for."""
-        note_problems(output.get("past_key_values"), ids, problems)
+        """Note in the cache of an output what was computed, and cut the output to the tokens that were passed."""
+        write_note(output.get("past_key_values"), ids, problems)
         for name in ("last_hidden_state", "logits"):
-            if output.get(name) is not None and ids.shape[1] - first > asked:
-                output[name] = output[name][:, -asked:]
+            if output.get(name) is not None and ids.shape[1] - first > new_count:
+                output[name] = output[name][:, -new_count:]
 
-    return Pass(tuple(OfText(bias, of_row) for of_row in spans), first, ids.shape[1], real, finish)
+    return Pass(tuple(TextBias(bias, row_spans) for row_spans in spans), first, ids.shape[1], mask, finish)
 
 
-def note_in(cache: Any) -> Any:
+def note_of(cache: Any) -> Any:
     """The layer of a cache that holds the note, if there is one."""
     return next((layer for layer in getattr(cache, "layers", ()) if hasattr(layer, NOTE)), None)
 
 
-def noted(cache: Any, seen: int, ids: Tensor) -> tuple[Tensor, Tensor]:
+def read_note(cache: Any, cached: int, ids: Tensor) -> tuple[Tensor, Tensor]:
     """The tokens of rows, with those in the cache; and in which problems the latter stood, as numbers.
 
     InputError for a cache that has no note of them.
     """
-    if not seen:
+    if not cached:
         return ids, ids[:, :0]
-    note = note_in(cache)
-    if note is None or note.get_seq_length() != seen:
+    note = note_of(cache)
+    if note is None or note.get_seq_length() != cached:
         raise InputError("what text is in this cache is not known: let the model begin it under its bias")
-    known, problems = (part[:, 0, :, 0].to(ids.device) for part in (note.keys, note.values))
-    return torch.cat([known, ids], 1), problems
+    tokens, problems = (part[:, 0, :, 0].to(ids.device) for part in (note.keys, note.values))
+    return torch.cat([tokens, ids], 1), problems
 
 
-def note_problems(cache: Any, ids: Tensor, problems: Tensor) -> None:
-    """Note in a cache what `noted` tells, as one layer more, so that it is cut and reordered with the others."""
+def write_note(cache: Any, ids: Tensor, problems: Tensor) -> None:
+    """Note in a cache what `read_note` reads, as one more layer, so that it is cut and reordered with the others."""
     from transformers.cache_utils import DynamicLayer
 
     if not hasattr(cache, "layers"):
         return
-    note = note_in(cache)
+    note = note_of(cache)
     if note is None:
         note = DynamicLayer()
         setattr(note, NOTE, True)
@@ -194,7 +195,7 @@ def one_digit_tokens(tokenizer: PreTrainedTokenizerBase, patterns: Sequence[Patt
     if getattr(single, "backend_tokenizer", None) is None:
         raise InputError("this tokenizer is not one of the library `tokenizers`: load it with use_fast=True")
     signs = {sign for pattern in patterns for literal in pattern.literals for sign in literal if not sign.isalnum()}
-    alone = pre_tokenizers.Split(Regex(f"[0-9{re.escape(''.join(sorted(signs | {EQUALS, END})))}]"), "isolated")
-    before = single.backend_tokenizer.pre_tokenizer
-    single.backend_tokenizer.pre_tokenizer = alone if before is None else pre_tokenizers.Sequence([before, alone])
+    split = pre_tokenizers.Split(Regex(f"[0-9{re.escape(''.join(sorted(signs | {EQUALS, END})))}]"), "isolated")
+    usual = single.backend_tokenizer.pre_tokenizer
+    single.backend_tokenizer.pre_tokenizer = split if usual is None else pre_tokenizers.Sequence([usual, split])
     return single

@@ -62,8 +62,8 @@ def correct_tokens(model: PreTrainedModel, batch: Batch, attached: Attached | No
     """Which tokens of the answers are right, given those before them: booleans (batch, answer token)."""
     with evaluating(model) as device:
         parts = [part.to(device) for part in batch.split(ROWS)]
-        right = [answer_logits(model, part, attached).argmax(-1) == part.target[:, 1:] for part in parts]
-    return torch.cat(right).cpu()
+        correct = [answer_logits(model, part, attached).argmax(-1) == part.target[:, 1:] for part in parts]
+    return torch.cat(correct).cpu()
 
 
 def exact_match(model: PreTrainedModel, batch: Batch, attached: Attached | None = None) -> float:
@@ -98,10 +98,10 @@ def averaged_attention(
     `bias_from_attention`. Raises InputError for tokens that do not fit the layout, and as `attach` does.
     """
     as_layout(layout)
-    integers, wanted = isinstance(token_ids, Tensor) and not token_ids.is_floating_point(), token_count(layout)
-    if not integers or token_ids.shape[1:] != (wanted,) or not len(token_ids):
+    integers, count = isinstance(token_ids, Tensor) and not token_ids.is_floating_point(), token_count(layout)
+    if not integers or token_ids.shape[1:] != (count,) or not len(token_ids):
         raise InputError(
-            f"give token ids as a tensor of integers (batch, tokens), with {wanted} tokens, which are the problem and "
+            f"give token ids as a tensor of integers (batch, tokens), with {count} tokens, which are the problem and "
             "the answer's input tokens: one for each digit, which a tokenizer must not merge"
         )
     split, averages = layout.source_length, dict[tuple[Attention, int], Tensor]()
@@ -111,6 +111,6 @@ def averaged_attention(
             for layer, weights in enumerate(attentions):
                 mean = weights.float().sum(0).cpu() / len(token_ids)
                 parts: dict[Attention, Tensor] = {"cross": mean[:, split:, :split], "self": mean[:, split:, split:]}
-                for name, weight in (parts | {"source": mean[:, :split, :split]}).items():
-                    averages[name, layer] = averages.get((name, layer), torch.zeros_like(weight)) + weight
+                for name, part_mean in (parts | {"source": mean[:, :split, :split]}).items():
+                    averages[name, layer] = averages.get((name, layer), torch.zeros_like(part_mean)) + part_mean
     return averages
