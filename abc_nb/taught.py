@@ -21,7 +21,7 @@ from abc_nb.training.problems import train
 
 # A token in one row follows from what one layer sees, as a cell of a table does.
 IN_ONE_ROW = ("model.decoder_layers=1", "training.batch=32", "training.held_batch=32", "training.validation=512")
-ASKED_FIRST = 10**6  # contexts, of which seconds say whether each has one right token
+FEW_CONTEXTS = 10**6  # of which it takes seconds to find whether each has one right token
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,16 @@ class Taught:
 
 
 def spec_of(rule: Rule) -> Spec:
-    """What is trained on a rule: a Transformer of one layer, each head of which sees one token.
+    """The spec of a rule's model: a Transformer of one layer, each head of which sees one token.
 
-    In a table these are what the rule reads; in one row each operand's token at this place and at the one below. The
-    token written last is the query's own, and needs no head. InputError for a rule that can have no certificate.
+    In a table these are the tokens that the rule reads; in one row each operand's token at this place and at the one
+    below. The token written last is the query's own, and needs no head. InputError for a rule that can have no
+    certificate.
     """
     if not rule.table:
         certified_automaton(rule).settled()  # so that it is refused before it is trained
-    named, changes = ("abs-unpractised", ()) if rule.table else ("decoder-abs-unpractised", IN_ONE_ROW)
-    spec = specify_task(Task.of(rule), named, "quick", changes)
+    name, changes = ("abs-unpractised", ()) if rule.table else ("decoder-abs-unpractised", IN_ONE_ROW)
+    spec = specify_task(Task.of(rule), name, "quick", changes)
     assert isinstance(spec.model.bias, Lines)
     lines = tuple(line for line in spec.model.bias.lines if rule.table or line.attention != "self")
     return replace(spec, model=spec.under(replace(spec.model.bias, lines=lines)))
@@ -83,8 +84,8 @@ def read_out(spec: Spec, model: Transformer, batch: Batch) -> Lines:
 
 
 def check_learnable(contexts: Contexts, rule: Rule) -> None:
-    """InputError, before a training that would be vain, where what a token sees does not decide what it is."""
-    if sum(contexts.counts.values()) <= ASKED_FIRST and not determined(contexts):
+    """InputError, before a training in vain, where the tokens that are seen do not decide the one that follows."""
+    if sum(contexts.counts.values()) <= FEW_CONTEXTS and not determined(contexts):
         raise InputError(
             f"no model can learn {rule.name}: what a token can look at does not decide it. In one row that is what "
             "stands at its place and at the one below, and the token before, so let the rule write its state"
@@ -109,5 +110,5 @@ def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9, by_hand
     check_learnable(contexts, rule)
     model = spec.build(seed)
     train(model, spec.sampler, training, seed)
-    done = practise(model, spec.sampler, practice, seed, rounds, contexts=contexts)
-    return Taught(model.eval(), spec.sampler, done.certificates[0], tuple(done.wrong))
+    result = practise(model, spec.sampler, practice, seed, rounds, contexts=contexts)
+    return Taught(model.eval(), spec.sampler, result.certificates[0], tuple(result.wrong))

@@ -56,7 +56,7 @@ class Trial(Protocol):
     """All contexts of a model: they are tried, and those that are wrong are practised."""
 
     def search(self, enough: float, count: Callable[[int, int], object]) -> int:
-        """How many contexts are wrong, of those tried until `enough` were; it keeps those to practise.
+        """Try contexts until `enough` are wrong, keep those to practise, and return how many are wrong.
 
         `count` is told how many contexts were tried, of how many.
         """
@@ -176,7 +176,7 @@ def loss_of_contexts(model: Transformer, shape: Shape, block: Block) -> Tensor:
 
 
 class ProblemPractice(AllContexts):
-    """Problems of training that hold contexts to practise, of all rounds so far, lest they are forgotten.
+    """Practice with problems of training that hold poor contexts, those of all rounds so far, lest they are forgotten.
 
     Every second batch is as in training; the others have the width of a problem to practise, and hold such.
     """

@@ -194,10 +194,9 @@ class Attending(Answers):
         model, rng = self.model, generator(0, TEST)
         far = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 1024) - 1
         for pattern in self.bias.patterns:
-            lengths = tuple(pattern.task.rule.short_digits if short else 3 for short in pattern.short)
-            operands = draw(pattern, lengths, rng)
+            operands = draw(pattern, [3] * len(pattern.short), rng)
             problem, answer = pattern.problem(operands), pattern.answer(operands)
-            contexts = self.contexts(pattern, lengths, problem + answer, 0, len(answer) + 1)
+            contexts = self.contexts(pattern, tuple(map(len, operands)), problem + answer, 0, len(answer) + 1)
             logits = self(contexts)
             others = [self(contexts, position=far)]
             for before in ("", "So it is, and so it was: "):

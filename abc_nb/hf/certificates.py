@@ -25,7 +25,7 @@ from abc_nb.certificates.contexts import Block, Shape
 from abc_nb.certificates.practice import PracticeResult, recipes_of_rounds, until_certified
 from abc_nb.certificates.text import SpanContexts
 from abc_nb.hf.answers import AnswerBlock, Answers, Attending, concatenated
-from abc_nb.language.mixture import draw
+from abc_nb.language.mixture import draw_any
 from abc_nb.problems.sampling import TRAIN, generator
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.problems.text import END
@@ -191,8 +191,7 @@ def random_contexts(answers: Answers, rng: np.random.Generator, count: int) -> A
     """The contexts of at least so many answers' tokens of random problems."""
     parts = list[AnswerBlock]()
     while sum(len(part.right) for part in parts) < count:
-        pattern = answers.bias.patterns[int(rng.integers(len(answers.bias.patterns)))]
-        operands = draw(pattern, [int(rng.integers(1, TRAINED + 1)) for _ in pattern.short], rng)
+        pattern, operands = draw_any(answers.bias.patterns, TRAINED, rng)
         lengths, answer = tuple(map(len, operands)), pattern.answer(operands)
         answer += END * (len(answer) < pattern.answer_places(lengths))
         parts.append(answers.contexts(pattern, lengths, pattern.problem(operands) + answer, 0, len(answer)))

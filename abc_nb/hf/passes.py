@@ -25,7 +25,7 @@ class SequenceBias:
     """
 
     def rows(self, layer: int, like: Tensor, first: int, last: int) -> Tensor:
-        """Of the tokens `first` to `last` - 1: (head, last - first, last), like queries (row, head, ...)."""
+        """Those of the tokens `first` to `last` - 1: (head, last - first, last), like the queries (row, head, ...)."""
         raise NotImplementedError
 
     def open_keys(self, layer: int, heads: int, device: torch.device) -> OpenKeys | None:
@@ -37,7 +37,7 @@ class SequenceBias:
         return layer
 
     def positions(self, count: int) -> Tensor | None:
-        """Where so many tokens stand (token,), or None if that is where the model counts them."""
+        """The positions of so many tokens (token,), or None if they are those that the model counts."""
         return None
 
 
@@ -119,7 +119,7 @@ class Pass:
         return padded
 
     def positions(self) -> Tensor | None:
-        """Where the tokens to compute stand (row or 1, token), padding at 0; None: where the model counts them."""
+        """The positions of the tokens to compute (row or 1, token), 0 for padding; None for those the model counts."""
         masks = torch.ones(len(self.biases), self.length, dtype=torch.bool) if self.mask is None else self.mask.cpu()
         padded = torch.zeros(masks.shape, dtype=torch.long)
         for row, bias, mask in zip(padded, self.biases, masks, strict=True):

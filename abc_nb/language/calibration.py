@@ -21,7 +21,7 @@ from abc_nb.model.attention import Record
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import CALIBRATION, generator
-from abc_nb.problems.text import END, Pattern
+from abc_nb.problems.text import END, EQUALS, Pattern, spans_in
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.writer import logits_of_texts, rows_of
 
@@ -43,8 +43,7 @@ def calibrate_pattern(model: Transformer, pattern: Pattern, settings: Calibratio
     be lost beside it.
     """
     layers, texts = model.config.decoder_layers, problems(pattern, longest, seed)
-    layout = pattern.layout(tuple(pattern.task.rule.short_digits if short else longest for short in pattern.short))
-    layout = replace(layout, target_length=len(texts[0].partition("=")[2]))
+    layout = replace(spans_in(texts[0], [pattern])[0].layout, target_length=len(texts[0].partition(EQUALS)[2]))
     itself = of_keys((), ITSELF[:1], model.config.heads, layers).lines
 
     def completed(lines: Lines) -> Lines:

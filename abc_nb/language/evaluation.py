@@ -19,9 +19,7 @@ TEXT_TESTS = ((6, 100), (60, 100), (1000, 5))  # digits of each number, and prob
 TEXT_AROUND = 120  # characters of held-out text before a problem, and behind it
 
 
-def evaluate_texts(
-    model: Transformer, patterns: Sequence[Pattern], tests: Sequence[tuple[int, int]] = TEXT_TESTS
-) -> pd.DataFrame:
+def evaluate_texts(model: Transformer, patterns: Sequence[Pattern], tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
     """Exact match of answers and their ends, of random problems with text before and behind them.
 
     One pass over the right answer says what greedy decoding would write: see `training.evaluation`.

@@ -77,8 +77,7 @@ class Mixture:
         """One of those to show again, or a random pattern, and numbers of random lengths; with its answer."""
         if again and rng.random() < REPEATED:
             return again[int(rng.integers(len(again)))]
-        pattern = self.patterns[int(rng.integers(len(self.patterns)))]
-        return solved(pattern, draw(pattern, [int(rng.integers(1, self.longest + 1)) for _ in pattern.short], rng))
+        return solved(*draw_any(self.patterns, self.longest, rng))
 
     def training_batch(self, seed: int, step: int, size: int, again: Sequence[str] = ()) -> TextBatch:
         return self.rows(generator(seed, TRAIN, step), size, again=again)
@@ -100,6 +99,12 @@ def write_in(text: str, problems: Sequence[str], rng: np.random.Generator) -> st
             text = text[:start] + problem + text[start:]
             places = [place if place <= start else place + len(problem) for place in places if place != start] or [0]
     return text[:length]
+
+
+def draw_any(patterns: Sequence[Pattern], longest: int, rng: np.random.Generator) -> tuple[Pattern, list[str]]:
+    """A random pattern, and numbers of random lengths up to the longest."""
+    pattern = patterns[int(rng.integers(len(patterns)))]
+    return pattern, draw(pattern, [int(rng.integers(1, longest + 1)) for _ in pattern.short], rng)
 
 
 def draw(pattern: Pattern, lengths: Sequence[int], rng: np.random.Generator) -> list[str]:

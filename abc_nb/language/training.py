@@ -122,7 +122,7 @@ def practise_language(
 
 
 class TextPractice(AllContexts):
-    """The loss of contexts alone, and of how far predictions in text are from those before practice."""
+    """Practice of contexts alone; a loss keeps predictions in text near those before practice."""
 
     def __init__(self, model: Transformer, mixture: Mixture, seed: int) -> None:
         super().__init__(model, contexts_of_text(model))

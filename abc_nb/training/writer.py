@@ -58,7 +58,7 @@ class Writer:
             written += VOCABULARY[int(self.after(text + written).argmax())]
         return written
 
-    def sample(self, text: str, count: int, rng: np.random.Generator, temperature: float = 1.0) -> str:
+    def sample(self, text: str, count: int, rng: np.random.Generator, temperature: float) -> str:
         """So many characters after a text, drawn from the model's probabilities at a temperature."""
         written = ""
         for _ in range(count):
