@@ -93,7 +93,7 @@ def test_the_path_begins_where_the_model_s_lower_layers_end() -> None:
 
 def as_rows(contexts: Any) -> set[bytes]:
     """Each context as what its heads see, with the right character."""
-    seen = contexts.seen > -torch.inf
+    seen = contexts.added > -torch.inf
     return {
         torch.cat([row.flatten(), before[None], right[None]]).numpy().tobytes()
         for row, before, right in zip(seen.long(), contexts.before, contexts.right, strict=True)

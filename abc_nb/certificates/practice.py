@@ -272,8 +272,8 @@ def practise(
 
     round_weights(model, largest)
     progress, recipes = Progress(history=[first_row(problems)]), recipes_of_rounds(recipe, rounds)
-    practised = until_certified(model, practice, recipes, seed, progress, report, validate, largest)
-    return replace(practised, alone=sum(map(len, practice.alone.values())))
+    result = until_certified(model, practice, recipes, seed, progress, report, validate, largest)
+    return replace(result, alone=sum(map(len, practice.alone.values())))
 
 
 @contextmanager

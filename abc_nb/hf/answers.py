@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class AnswerBlock(NamedTuple):
-    """What answers' tokens see, in numbers of characters."""
+    """The contexts of answers' tokens, in numbers of characters."""
 
     before: Tensor  # (N,): the character of the answer, or the `=`, that each follows
-    seen: Tensor  # (N, H, A): what is added to a head's logits of the problem's characters; minus infinity: unseen
+    added: Tensor  # (N, H, A): what is added to a head's logits of the problem's characters; minus infinity: not open
     right: Tensor  # (N,): the character that is right after each; the last one can be missing
 
     def part(self, indices: Tensor) -> AnswerBlock:
@@ -47,9 +47,9 @@ class AnswerBlock(NamedTuple):
 
         What stands at each token (T,), and what is added to attention logits (H, T, T); each token sees itself.
         """
-        contexts, heads, characters = self.seen.shape
+        contexts, heads, characters = self.added.shape
         added = torch.full((heads, characters + contexts, characters + contexts), CLOSED)
-        added[:, characters:, :characters] = self.seen.transpose(0, 1)
+        added[:, characters:, :characters] = self.added.transpose(0, 1)
         added.diagonal(dim1=1, dim2=2).zero_()
         return torch.cat([torch.arange(characters), self.before]), added
 
@@ -59,7 +59,7 @@ def concatenated(parts: Sequence[AnswerBlock]) -> AnswerBlock:
     return AnswerBlock(*map(torch.cat, zip(*parts, strict=True)))
 
 
-def seen_through(keys: Tensor, bias: Tensor, characters: int) -> Tensor:
+def bias_of_characters(keys: Tensor, bias: Tensor, characters: int) -> Tensor:
     """What is added to logits of characters (N, H, A), where these stand at keys (N, K) with a bias (H, N, K)."""
     weights = torch.zeros(len(bias), len(keys), characters)
     return weights.scatter_add_(2, keys.expand(len(bias), -1, -1), bias.exp()).log().transpose(0, 1)
@@ -99,20 +99,18 @@ class Answers(nn.Module):
         keys, start = open_keys_of(self.bias.lines_of(pattern), layout), layout.source_length
         characters = torch.tensor([self.characters.index(character) for character in text])
         before, right = characters[start + first : start + last], characters[start + first + 1 : start + last + 1]
-        seen = seen_through(characters[keys.index[first:last]], keys.value[:, first:last], len(self.characters))
-        return AnswerBlock(before, seen, right)
+        added = bias_of_characters(characters[keys.index[first:last]], keys.value[:, first:last], len(self.characters))
+        return AnswerBlock(before, added, right)
 
     def contexts_of(self, shape: Shape, block: Block) -> AnswerBlock:
         """Contexts of one shape of `SpanContexts` of one layer: tokens of a problem see themselves alone there."""
-        characters = {character: number for number, character in enumerate(self.characters)}
-        numbers = np.array([characters.get(character, -1) for character in VOCABULARY])
-        bias = torch.tensor(np.stack([np.frombuffer(key, np.float32) for key, _ in shape.root.cross], 1))  # (H, K)
-        before, *keys = (
-            torch.from_numpy(numbers[tokens_at(key, shape, block.values)])
-            for key in (shape.root.before, *(key for _, key in shape.root.cross))
-        )
-        seen = seen_through(torch.stack(keys, 1), bias[:, None].expand(-1, len(block), -1), len(self.characters))
-        return AnswerBlock(before, seen, torch.from_numpy(numbers[block.right]))
+        numbers = np.array([self.characters.index(sign) if sign in self.characters else -1 for sign in VOCABULARY])
+        bias = torch.tensor(np.stack([np.frombuffer(value, np.float32) for value, _ in shape.root.cross], 1))  # (H, K)
+        nodes = [shape.root.before, *(key for _, key in shape.root.cross)]
+        before, *keys = (torch.from_numpy(numbers[tokens_at(node, shape, block.values)]) for node in nodes)
+        bias = bias[:, None].expand(-1, len(block), -1)
+        added = bias_of_characters(torch.stack(keys, 1), bias, len(self.characters))
+        return AnswerBlock(before, added, torch.from_numpy(numbers[block.right]))
 
 
 def tokens_at(key: Node | Token, shape: Shape, values: np.ndarray) -> np.ndarray:

@@ -145,8 +145,8 @@ def models_run(model: nn.Module) -> Iterator[list[nn.Module]]:
 
     models = list[nn.Module]()
 
-    def note(module: nn.Module, _: object, named: dict[str, Any]) -> None:
-        if named.get("attention_mask") is None:
+    def note(module: nn.Module, _: object, kwargs: dict[str, Any]) -> None:
+        if kwargs.get("attention_mask") is None:
             models.append(module)
 
     pretrained = [module for module in model.modules() if isinstance(module, PreTrainedModel)]

@@ -99,8 +99,8 @@ class Attached(AbstractContextManager["Attached"]):
             module.config = private
             setattr(module, NAME, self)
         self.hooks = [
-            inner.register_forward_pre_hook(self.before, with_kwargs=True),
-            inner.register_forward_hook(self.after, with_kwargs=True),
+            inner.register_forward_pre_hook(self.before_forward, with_kwargs=True),
+            inner.register_forward_hook(self.after_forward, with_kwargs=True),
         ]
         self.model.init_continuous_batching = self.refuse_batching
 
@@ -148,27 +148,27 @@ class Attached(AbstractContextManager["Attached"]):
             raise InputError("a layer under a bias is run by its model alone: call the model")
         return run
 
-    def before(self, _: nn.Module, args: tuple[Any, ...], named: Arguments) -> tuple[tuple[Any, ...], Arguments]:
-        """Before a forward pass: find the rows of its tokens, and give these their positions."""
+    def before_forward(self, _: nn.Module, args: tuple[Any, ...], kwargs: Arguments) -> tuple[tuple[()], Arguments]:
+        """Note the pass that begins, and give its tokens their positions."""
         self.check_usable()
-        named = dict(zip(self.names, args, strict=False)) | named
-        tokens = next((named[name] for name in ("input_ids", "inputs_embeds") if named.get(name) is not None), None)
+        kwargs = dict(zip(self.names, args, strict=False)) | kwargs
+        tokens = next((kwargs[name] for name in ("input_ids", "inputs_embeds") if kwargs.get(name) is not None), None)
         if tokens is None:
-            return (), named
-        setting, cache, mask = self.setting, named.get("past_key_values"), named.get("attention_mask")
+            return (), kwargs
+        setting, cache, mask = self.setting, kwargs.get("past_key_values"), kwargs.get("attention_mask")
         cached = 0 if cache is None else int(cache.get_seq_length())
         if setting.only_row is not None:
             run = Pass((setting.only_row,), 0, tokens.shape[1])
         elif setting.reader is not None:
-            run = pass_of_text(setting.bias, setting.reader, named, cached)
+            run = pass_of_text(setting.bias, setting.reader, kwargs, cached)
         else:
             run = pass_of_problems(setting.bias, setting.layout, setting.period, tokens, cached, mask)
-        run.output_attentions = bool(named.get("output_attentions") or self.base.config.output_attentions)
+        run.output_attentions = bool(kwargs.get("output_attentions") or self.base.config.output_attentions)
         self.local.run = self.latest = run
         positions = run.positions()
         if positions is not None:
-            named["position_ids"] = positions.to(tokens.device)
-        return (), named
+            kwargs["position_ids"] = positions.to(tokens.device)
+        return (), kwargs
 
     def check_usable(self) -> None:
         """InputError where another configuration took the bias off, and where a model is exported."""
@@ -180,8 +180,7 @@ class Attached(AbstractContextManager["Attached"]):
         if torch.compiler.is_exporting():
             raise InputError("a model is not exported under a bias, which depends on its rows: detach the bias first")
 
-    def after(self, _: nn.Module, args: object, named: object, output: Any) -> None:
-        """After a forward pass."""
+    def after_forward(self, _: nn.Module, args: object, kwargs: object, output: Any) -> None:
         finish = self.running.finish
         if finish is not None and isinstance(output, dict):
             finish(output)

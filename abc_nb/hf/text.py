@@ -83,8 +83,7 @@ class TextBias(SequenceBias):
     spans: tuple[ProblemSpan, ...]
 
     def rows(self, layer: int, like: Tensor, first: int, last: int) -> Tensor:
-        part = leveled(self.bias.rows(self.spans, layer, first, last))
-        return of_heads(part, like.shape[1]).to(like.device, like.dtype)
+        return of_heads(leveled(self.bias.rows(self.spans, layer, first, last)), like.shape[1]).to(like)
 
     def same_as(self, layer: int) -> int:
         return self.bias.same_as(layer)
@@ -108,16 +107,16 @@ def padding_mask(mask: object, ids: Tensor, cached_problems: Tensor) -> Tensor |
     return None if mask is None or bool(mask.all()) else mask.bool()
 
 
-def pass_of_text(bias: Bias, reader: Reader, named: dict[str, Any], cached: int) -> Pass:
+def pass_of_text(bias: Bias, reader: Reader, kwargs: dict[str, Any], cached: int) -> Pass:
     """The pass of a model's arguments under a bias, after `cached` tokens in the cache.
 
     `input_ids` get the tokens that are to be computed again.
     """
-    if named.get("input_ids") is None:
+    if kwargs.get("input_ids") is None:
         raise InputError("a bias of text finds problems in input_ids: give them instead of inputs_embeds")
-    new_count, cache = named["input_ids"].shape[1], named.get("past_key_values")
-    ids, cached_problems = read_note(cache, cached, named["input_ids"])
-    mask = padding_mask(named.get("attention_mask"), ids, cached_problems)
+    new_count, cache = kwargs["input_ids"].shape[1], kwargs.get("past_key_values")
+    ids, cached_problems = read_note(cache, cached, kwargs["input_ids"])
+    mask = padding_mask(kwargs.get("attention_mask"), ids, cached_problems)
     masks = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
     problems, spans = torch.zeros_like(ids).masked_fill(~masks, PADDING), list[tuple[ProblemSpan, ...]]()
     for tokens, row_problems, row_mask in zip(ids.cpu(), problems, masks.cpu(), strict=True):
@@ -130,7 +129,7 @@ def pass_of_text(bias: Bias, reader: Reader, named: dict[str, Any], cached: int)
     first = int(changed[0]) if len(changed) else cached
     if cache is not None and first < cached:
         cache.crop(first - cached)
-        named["input_ids"] = ids[:, first:]
+        kwargs["input_ids"] = ids[:, first:]
 
     def finish(output: Any) -> None:
         """Note in the cache of an output what was computed, and cut the output to the tokens that were passed."""

@@ -31,9 +31,9 @@ MISSED = 256  # problems that are kept to be met again
 def token_losses(model: Transformer, batch: TextBatch) -> tuple[Tensor, Tensor]:
     """The cross-entropy of every token but the first, (rows, tokens - 1), in nats, and whether it was the likeliest."""
     logits = logits_of_texts(model, batch.tokens[:, :-1], rows_of(model, [text[:-1] for text in batch.texts]))
-    right = batch.tokens[:, 1:]
-    losses = F.cross_entropy(logits.flatten(0, 1), right.flatten(), reduction="none")
-    return losses.view(right.shape), logits.argmax(-1) == right
+    targets = batch.tokens[:, 1:]
+    losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+    return losses.view(targets.shape), logits.argmax(-1) == targets
 
 
 class TextLosses:

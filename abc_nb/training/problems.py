@@ -58,8 +58,8 @@ class ProblemLosses:
 
     def validate(self) -> Validation:
         """The share of held-out problems that are answered right."""
-        right = torch.cat([exact_match(self.model, batch) for batch in self.held_out])
-        return {"accuracy": right.float().mean().item()}
+        correct = torch.cat([exact_match(self.model, batch) for batch in self.held_out])
+        return {"accuracy": correct.float().mean().item()}
 
 
 def training_on(model: Transformer, sampler: Sampler, recipe: TrainingConfig, seed: int) -> Training:
@@ -96,9 +96,9 @@ def losses_in_parts(model: Transformer, batch: Batch, phase: Tensor | int) -> It
 
 def loss_of(model: Transformer, batch: Batch, phase: Tensor | int = 0) -> tuple[Tensor, Tensor]:
     """Mean cross-entropy of the output tokens, teacher-forced, and which problems have a wrong one (batch,)."""
-    logits, right = model(batch.source, batch.target[:, :-1], batch.layout, phase=phase), batch.target[:, 1:]
-    wrong = (logits.argmax(-1) != right).any(1)
-    return F.cross_entropy(logits.flatten(0, 1), right.flatten()), wrong
+    logits, targets = model(batch.source, batch.target[:, :-1], batch.layout, phase=phase), batch.target[:, 1:]
+    wrong = (logits.argmax(-1) != targets).any(1)
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten()), wrong
 
 
 def phases(model: Transformer, seed: int, step: int, rows: int) -> Tensor | int:

@@ -130,11 +130,8 @@ def tokens_in_place(text: str, spans: Spans) -> list[object]:
 def check_memory(model: Transformer, tokens: int) -> None:
     """InputError for a text whose keys, values and logits would take more memory than is given to one."""
     config = model.config
-    needed = (
-        model.head.weight.element_size()
-        * tokens
-        * (4 * config.width * config.decoder_layers + 4 * config.heads * TOKENS_AT_ONCE)
-    )
+    numbers = tokens * (4 * config.width * config.decoder_layers + 4 * config.heads * TOKENS_AT_ONCE)
+    needed = numbers * model.head.weight.element_size()
     if needed > MEMORY:
         raise InputError(
             f"this text of {tokens:,} characters would take {needed / 2**30:.1f} GB of memory, and a text is given "
