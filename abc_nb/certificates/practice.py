@@ -162,7 +162,7 @@ class AllContexts:
 
 
 def poor_of(result: Result) -> dict[bytes, Context]:
-    """Contexts to practise, by their tokens."""
+    """The contexts of a shape to practise, by their tokens: some that are wrong, and the narrow ones."""
     return {context[0].tobytes(): context for context in (*result.examples[:EXAMPLES], *result.narrow)}
 
 
@@ -223,8 +223,8 @@ class ProblemPractice(AllContexts):
         rng = generator(self.seed, AGAIN, step)
         width = self.problems[int(rng.integers(len(self.problems)))].width
         problems = [problem.operands for problem in self.problems if problem.width == width]
-        chosen = rng.choice(len(problems), min(self.recipe.again, rows // 4))  # few problems stand there many times
-        again = [np.concatenate(digits) for digits in zip(*(problems[row] for row in chosen), strict=True)]
+        indices = rng.choice(len(problems), min(self.recipe.again, rows // 4))  # few problems stand there many times
+        again = [np.concatenate(digits) for digits in zip(*(problems[index] for index in indices), strict=True)]
         return self.sampler.training_batch(self.seed, step, rows, again, width)
 
     def loss_alone(self, step: int) -> Tensor:
@@ -232,8 +232,8 @@ class ProblemPractice(AllContexts):
         rng, shapes = generator(self.seed, AGAIN, step), [*self.alone]
         shape = shapes[int(rng.integers(len(shapes)))]
         block = Block.of(self.alone[shape].values())
-        chosen = rng.choice(len(block), min(PRACTISED_AT_ONCE, len(block)), replace=False)
-        return loss_of_contexts(self.model, shape, block.part(chosen))
+        indices = rng.choice(len(block), min(PRACTISED_AT_ONCE, len(block)), replace=False)
+        return loss_of_contexts(self.model, shape, block.part(indices))
 
 
 def contexts_to_practise(

@@ -100,7 +100,7 @@ def text_loss(model: Transformer, rows: int = TEXTS) -> float:
 # come up, so that what is right stays right, and those that were wrong come more often. Text is not learned any
 # further, which would overfit it: outside of answers the model is held to what it predicted before practice.
 
-SHAPES, AT_ONCE = 8, 256  # shapes of which a step shows contexts alone, and contexts of each
+SHAPES, CONTEXTS_OF_SHAPE = 8, 256  # shapes of which a step shows contexts alone, and contexts of each
 
 
 def contexts_of_text(model: Transformer) -> list[SpanContexts]:
@@ -127,28 +127,28 @@ class TextPractice(AllContexts):
     def __init__(self, model: Transformer, mixture: Mixture, seed: int) -> None:
         super().__init__(model, contexts_of_text(model))
         self.mixture, self.seed = mixture, seed
-        self.before = deepcopy(model).requires_grad_(False).eval()
+        self.original = deepcopy(model).requires_grad_(False).eval()
         self.blocks = {shape: concatenated([*kind.blocks(shape)]) for kind in self.kinds for shape in kind.shapes}
-        self.missed: ContextsByShape = {}  # wrong or narrow in any search
-        self.weights: dict[Shape, dict[bytes, float]] = {}  # of those missed: a search counts twice the one before
+        self.all_poor: ContextsByShape = {}  # in any search
+        self.weights: dict[Shape, dict[bytes, float]] = {}  # of these: a search counts twice the one before
 
     def losses_of_round(self) -> LossOfStep:
         for shape, poor in self.poor.items():
-            self.missed.setdefault(shape, {}).update(poor)
-        for shape, missed in self.missed.items():
+            self.all_poor.setdefault(shape, {}).update(poor)
+        for shape, contexts in self.all_poor.items():
             weights, poor = self.weights.setdefault(shape, {}), self.poor.get(shape, {})
-            for tokens in missed:
+            for tokens in contexts:
                 weights[tokens] = weights.get(tokens, 0.0) / 2 + (tokens in poor)
         return self.losses
 
     def losses(self, step: int, rows: int) -> Iterator[Tensor]:
-        yield self.change(self.mixture.training_batch(self.seed, step, rows).to(self.model.head.weight.device))
+        yield self.divergence(self.mixture.training_batch(self.seed, step, rows).to(self.model.head.weight.device))
         rng = generator(self.seed, AGAIN, step)
         for shape in self.shapes(rng):
             yield loss_of_contexts(self.model, shape, self.sample(shape, rng)) / SHAPES
 
     def shapes(self, rng: np.random.Generator) -> list[Shape]:
-        """Half of them by the weights of contexts that were wrong or narrow, if there are any; the rest from all.
+        """Shapes for a step: half of them by the weights of poor contexts, if there are any, and the rest from all.
 
         Shapes of few contexts come up, too.
         """
@@ -157,27 +157,27 @@ class TextPractice(AllContexts):
         weights = np.array([sum(self.weights.get(shape, {}).values()) for shape in shapes])
         chosen = [*rng.choice(len(shapes), count, p=weights / weights.sum())] if count else []
         chosen += [*rng.choice(len(shapes), SHAPES - count, p=sizes / sizes.sum())]
-        return [shapes[number] for number in chosen]
+        return [shapes[index] for index in chosen]
 
     def sample(self, shape: Shape, rng: np.random.Generator) -> Block:
-        """Some contexts of one shape; half of them by their weights where some were wrong or narrow."""
-        sample = self.blocks[shape].part(rng.integers(len(self.blocks[shape]), size=AT_ONCE))
-        if shape in self.missed:
-            missed, half = Block.of(self.missed[shape].values()), AT_ONCE // 2
+        """Random contexts of one shape; half of them are poor ones, by their weights, if it has any."""
+        sample = self.blocks[shape].part(rng.integers(len(self.blocks[shape]), size=CONTEXTS_OF_SHAPE))
+        if shape in self.all_poor:
+            poor, half = Block.of(self.all_poor[shape].values()), CONTEXTS_OF_SHAPE // 2
             weights = np.array([*self.weights[shape].values()])
-            rows = rng.choice(len(missed), half, p=weights / weights.sum())
-            sample.values[:half], sample.right[:half] = missed.values[rows], missed.right[rows]
+            indices = rng.choice(len(poor), half, p=weights / weights.sum())
+            sample.values[:half], sample.right[:half] = poor.values[indices], poor.right[indices]
         return sample
 
-    def change(self, batch: TextBatch) -> Tensor:
-        """The Kullback-Leibler divergence from predictions before practice to those now, a token outside of answers."""
+    def divergence(self, batch: TextBatch) -> Tensor:
+        """How far predictions are from those before practice (Kullback-Leibler), the mean over text outside answers."""
         inputs, rows = batch.tokens[:, :-1], rows_of(self.model, [text[:-1] for text in batch.texts])
-        now, then = (logits_of_texts(model, inputs, rows).log_softmax(-1) for model in (self.model, self.before))
+        now, before = (logits_of_texts(model, inputs, rows).log_softmax(-1) for model in (self.model, self.original))
         outside = torch.ones_like(inputs, dtype=torch.bool)
         for row, text in zip(outside, batch.texts, strict=True):
             for span in self.model.config.bias.spans(text):
                 row[span.equals : span.end] = False
-        return F.kl_div(now, then, reduction="none", log_target=True).sum(-1)[outside].mean()
+        return F.kl_div(now, before, reduction="none", log_target=True).sum(-1)[outside].mean()
 
 
 def concatenated(blocks: Sequence[Block]) -> Block:

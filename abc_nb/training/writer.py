@@ -87,20 +87,20 @@ def rows_of(model: Transformer, texts: Sequence[str]) -> list[Spans]:
 
 
 def logits_of_texts(
-    model: Transformer, tokens: Tensor, rows: Sequence[Spans], cache: Cache | None = None, record: Record | None = None
+    model: Transformer, tokens: Tensor, spans: Sequence[Spans], cache: Cache | None = None, record: Record | None = None
 ) -> Tensor:
     """Logits (B, T, vocabulary) of the token after each of `tokens` (B, T), which follow those in the cache.
 
-    `rows` (B) are the problems in each row. `record` receives all attention, as self-attention.
+    `spans` (B) are the problems in each row. `record` receives all attention, as self-attention.
     """
     bias, cache, device = model.config.bias, cache or Cache(), tokens.device
     first, last = cache.count, cache.count + tokens.shape[1]
-    key_index = torch.stack([positions(spans, last, bias.period) for spans in rows]).to(device)
+    key_index = torch.stack([positions(row, last, bias.period) for row in spans]).to(device)
     index = key_index[:, None, first:, None]  # one index for all heads and pairs of numbers
     x = model.embed(tokens, key_index[:, first:])
     for number, layer in enumerate(model.decoder.layers):
         if bias.same_as(number) == number:  # otherwise it has the lines of the layer before
-            matrix = torch.stack([bias.rows(spans, number, first, last) for spans in rows]).to(device)
+            matrix = torch.stack([bias.rows(row, number, first, last) for row in spans]).to(device)
         inner = layer.self_residual.norm(x)
         keys_values = cache.put(number, layer.keys_values(x, index))
         keep = None if record is None else partial(record.keep, ("self",), number, 0)
