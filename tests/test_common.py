@@ -1,18 +1,20 @@
 """Configurations as JSON, files that are written whole or not at all, and threads that are given back."""
 
 import errno
+import io
 import json
 import os
 import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
 
 from abc_nb.bias import Causal, Window
 from abc_nb.bias.lines import Line, Lines
@@ -61,6 +63,13 @@ def read(**data: Any) -> Callable[[], object]:
 def test_what_is_no_configuration_is_one_sentence(make: Callable[[], object], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         make()
+
+
+def test_a_notebook_shows_the_sentence_and_no_traceback() -> None:
+    shell, error = InteractiveShell(), InputError("seed 1 has no weights: train it first")
+    with redirect_stdout(io.StringIO()) as shown:
+        shell.showtraceback((InputError, error, None))
+    assert shown.getvalue().strip() == "InputError: seed 1 has no weights: train it first"
 
 
 def test_a_file_is_written_whole_and_its_folder_made(tmp_path: Path) -> None:

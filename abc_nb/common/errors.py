@@ -6,6 +6,10 @@ ADVICE = "make room there or make it writable, or name other folders in ABC_NB_R
 class InputError(ValueError):
     """What was given cannot be used; the message names what is accepted."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows instead of a traceback: the sentence alone."""
+        return [f"InputError: {self}"]
+
 
 def reason(error: BaseException) -> str:
     """An error as one sentence: what was wrong, or what the system did not allow and what to do about it."""
