@@ -57,7 +57,7 @@ def final(rules: Rounding, contexts: Contexts, shape: Shape, block: Block) -> tu
     """The last states of contexts and their errors."""
     states = States(rules, shape.leaves, contexts.task.base, 0).take(block.values)
     with torch.inference_mode():
-        x, error = states.layer(shape.root)(states.every)
+        x, error = states.layer(shape.root)(torch.arange(len(block)))
     return x.double(), error.double()
 
 
@@ -136,8 +136,8 @@ def test_one_sum_by_hand() -> None:
         linear.weight.copy_(torch.tensor([[3.0, 4.0]]))
         linear.bias.fill_(0.0)
     gain = rules.gain(linear, norm, 2**0.5)
-    assert float(gain.error) == pytest.approx(5, rel=2e-3)
-    assert float(gain.own) == pytest.approx(5 * U * 5 * 2**0.5, rel=3e-3)  # five roundings of |3 x| + |4 y|
+    assert float(gain.factor) == pytest.approx(5, rel=2e-3)
+    assert float(gain.rounding) == pytest.approx(5 * U * 5 * 2**0.5, rel=3e-3)  # five roundings of |3 x| + |4 y|
     _, error = rules.normed(norm, torch.tensor([[1.0, -1.0]]), torch.tensor([1e-2]))
     assert 1e-2 < float(error) < 1.03e-2
     assert float(rules.normed(norm, torch.tensor([[1.0, 1.0]]), torch.tensor([1e-2]))[1]) == float("inf")

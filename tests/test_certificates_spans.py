@@ -52,7 +52,7 @@ def lead_at(judge: Transformer, problem: str) -> tuple[float, float]:
     source, target = (torch.tensor([text_tokens(text)]) for text in (problem[: span.equals], answer))
     shape, block = SpanContexts.of(judge, span.pattern).seen(Batch(source, target, span.layout), span.answer_length)
     states = States(Rounding(judge), shape.leaves).take(block.values)
-    lead, left = next(states.margins(shape.root, torch.from_numpy(block.right)))
+    lead, left = states.margins(shape.root, torch.from_numpy(block.right))
     return lead.item(), (lead - left).item()
 
 

@@ -163,8 +163,8 @@ class Margins:
         """Of each context, (N,) both; minus infinity where a number is undefined."""
         states = self.states(shape).take(block.values)
         right = torch.from_numpy(block.right).to(states.device)
-        parts = (torch.cat(part).double() for part in zip(*states.margins(shape.root, right), strict=True))
-        margin, left = (part.nan_to_num(-torch.inf, torch.inf, -torch.inf).cpu().numpy() for part in parts)
+        margins = (margin.double() for margin in states.margins(shape.root, right))
+        margin, left = (numbers.nan_to_num(-torch.inf, torch.inf, -torch.inf).cpu().numpy() for numbers in margins)
         return margin, left
 
     def states(self, shape: Shape) -> States:

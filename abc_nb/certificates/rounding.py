@@ -45,23 +45,17 @@ STEADY = 1e-3  # no bound where a variance can be off by a larger part of itself
 
 @dataclass(frozen=True)
 class Gain:
-    """A linear map of normed states, in parts: how much each makes of their error, LayerNorm's gain included.
+    """A linear map of normed states, in parts: by how much each multiplies an error, and what it rounds: (parts,)."""
 
-    And the rounding of its own: (parts,) both.
-    """
-
-    error: Tensor
-    own: Tensor
-
-    def __call__(self, errors: Tensor) -> Tensor:
-        return self.error * errors[:, None] + self.own
+    factor: Tensor  # LayerNorm's gain included
+    rounding: Tensor
 
 
 @dataclass(frozen=True)
-class Plain:
+class Norms:
     """A linear map of anything: its norm, that of its absolute values, and that of its bias."""
 
-    error: float
+    map: float
     absolute: float
     bias: float
 
@@ -73,14 +67,14 @@ class Sizes:
     key: Tensor  # the length of the longest key
     value: Tensor  # that of the longest value
     bias: Tensor  # the largest bias of an open key
-    many: Tensor  # 1 where more than one key is open, else 0
+    several: Tensor  # 1 where more than one key is open, else 0
 
     @classmethod
     def of(cls, squares: Tensor, bias: Tensor) -> "Sizes":
         """From squared lengths of keys and values (R, 2 H), and the bias (K, H)."""
         key, value = squares.amax(0).chunk(2)
-        finite, many = bias.masked_fill(bias.isinf(), 0.0).abs().amax(0), (~bias.isinf()).sum(0) > 1
-        return cls(key.sqrt() * SLACK, value.sqrt() * SLACK, finite, many.to(key))
+        finite, several = bias.masked_fill(bias.isinf(), 0.0).abs().amax(0), (~bias.isinf()).sum(0) > 1
+        return cls(key.sqrt() * SLACK, value.sqrt() * SLACK, finite, several.to(key))
 
 
 class Rounding:
@@ -89,20 +83,20 @@ class Rounding:
     def __init__(self, model: Transformer) -> None:
         self.model, self.weight, self.width = model, model.head.weight, model.config.width
         self.u = torch.finfo(self.weight.dtype).eps / 2
-        self.turned = ROTATED if isinstance(model.config.position, Rotary) else 0
-        self.known: dict[tuple[object, ...], Any] = {}
+        self.rotated = ROTATED if isinstance(model.config.position, Rotary) else 0
+        self.cache: dict[tuple[object, ...], Any] = {}
 
     def gamma(self, terms: int) -> float:
         return terms * self.u / (1 - terms * self.u)
 
     # ---- what follows from the weights
 
-    def once(self, make: Callable[..., T], *given: object) -> T:
-        """What `make` gives, computed once."""
-        if (make, *given) not in self.known:
-            self.known[make, *given] = make(*given)
-        found: T = self.known[make, *given]
-        return found
+    def once(self, make: Callable[..., T], *arguments: object) -> T:
+        """The result of `make`, computed once."""
+        if (make, *arguments) not in self.cache:
+            self.cache[make, *arguments] = make(*arguments)
+        result: T = self.cache[make, *arguments]
+        return result
 
     def scale(self, norm: nn.Module) -> tuple[Tensor, Tensor]:
         """What a LayerNorm multiplies states by and adds to them (D,); without one they stay as they are."""
@@ -110,33 +104,36 @@ class Rounding:
         return (norm.weight.double(), norm.bias.double()) if isinstance(norm, nn.LayerNorm) else (one, 0 * one)
 
     def longest(self, norm: nn.Module, states: Tensor, errors: Tensor) -> float:
-        """No state is longer after a LayerNorm, before its scale; a power of two without one, so that few are asked."""
+        """No state is longer after a LayerNorm, before its scale; a power of two without one, so that few differ."""
         if isinstance(norm, nn.LayerNorm):
             return self.width**0.5
-        most = float((states.norm(dim=-1) + 2 * errors).detach().max())
-        return 2.0 ** math.ceil(math.log2(most + TINY)) if math.isfinite(most) else math.inf
+        length = float((states.norm(dim=-1) + 2 * errors).detach().max())
+        return 2.0 ** math.ceil(math.log2(length + TINY)) if math.isfinite(length) else math.inf
 
     def gain(self, linear: nn.Linear, norm: nn.Module, length: float, parts: int = 1) -> Gain:
         """A map after a LayerNorm, or of states as they are, of at most this length."""
-        error, own, (scale, shift) = [], [], self.scale(norm)
+        factors, roundings, (scale, shift) = [], [], self.scale(norm)
         for weight, bias in zip(linear.weight.double().chunk(parts), linear.bias.double().chunk(parts), strict=True):
-            error.append(largest(weight * scale))
+            factors.append(largest(weight * scale))
             terms = largest((weight * scale).abs()) * length
             terms += float((weight.abs() @ shift.abs() + bias.abs()).detach().norm())
-            own.append(self.gamma(self.width + 3) * terms * SLACK)
-        return Gain(self.weight.new_tensor(error), self.weight.new_tensor(own))
+            roundings.append(self.gamma(self.width + 3) * terms * SLACK)
+        return Gain(self.weight.new_tensor(factors), self.weight.new_tensor(roundings))
 
-    def plain(self, linear: nn.Linear) -> Plain:
-        return Plain(largest(linear.weight), largest(linear.weight.abs()), float(linear.bias.detach().double().norm()))
+    def norms(self, linear: nn.Linear) -> Norms:
+        return Norms(largest(linear.weight), largest(linear.weight.abs()), float(linear.bias.detach().double().norm()))
 
     def head(self, head: nn.Linear, norm: nn.Module, length: float) -> tuple[Tensor, Tensor]:
-        """For each two tokens, how much the difference of their logits makes of an error, and its own: (V, V) each."""
+        """For each two tokens, by how much the difference of their logits multiplies an error, and what it rounds.
+
+        Each (V, V).
+        """
         scale, shift = self.scale(norm)
         weight = head.weight.double() * scale
         terms = weight.norm(dim=1) * length + head.weight.double().abs() @ shift.abs()
-        own = self.gamma(self.width + 3) * (terms + head.bias.double().abs())
-        apart = (weight[:, None] - weight).norm(dim=-1)
-        return (apart * SLACK).to(self.weight), ((own[:, None] + own) * SLACK).to(self.weight)
+        rounding = self.gamma(self.width + 3) * (terms + head.bias.double().abs())
+        factor = (weight[:, None] - weight).norm(dim=-1)
+        return (factor * SLACK).to(self.weight), ((rounding[:, None] + rounding) * SLACK).to(self.weight)
 
     # ---- the rules
 
@@ -168,8 +165,9 @@ class Rounding:
         return y, torch.where((least > 0) & (part < STEADY), off * SLACK, torch.inf)
 
     def mapped(self, linear: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], parts: int = 1) -> Tensor:
-        """How far the parts of what a map gives for normed states can be off: (N, parts)."""
-        return self.once(self.gain, linear, norm, self.longest(norm, *normed), parts)(normed[1])
+        """How far the parts of a map's values for normed states can be off: (N, parts)."""
+        gain = self.once(self.gain, linear, norm, self.longest(norm, *normed), parts)
+        return gain.factor * normed[1][:, None] + gain.rounding
 
     def forward(
         self, maps: tuple[nn.Linear, nn.Linear], norm: nn.Module, normed: tuple[Tensor, Tensor], hidden: Tensor
@@ -178,31 +176,31 @@ class Rounding:
 
         ReLU makes no error larger.
         """
-        down, moved = self.once(self.plain, maps[1]), self.mapped(maps[0], norm, normed)[:, 0]
-        return down.error * moved + self.rounded(down, maps[1].in_features, hidden.norm(dim=-1) + 2 * moved)
+        norms, error = self.once(self.norms, maps[1]), self.mapped(maps[0], norm, normed)[:, 0]
+        return norms.map * error + self.rounded(norms, maps[1].in_features, hidden.norm(dim=-1) + 2 * error)
 
-    def rounded(self, plain: Plain, terms: int, length: Tensor) -> Tensor:
+    def rounded(self, norms: Norms, terms: int, length: Tensor) -> Tensor:
         """The rounding of a linear map of vectors of these lengths."""
-        return self.gamma(terms + 1) * (plain.absolute * length + plain.bias)
+        return self.gamma(terms + 1) * (norms.absolute * length + norms.bias)
 
-    def of_values(self, out: nn.Linear, sizes: Sizes, moved: Tensor) -> Tensor:
-        """Means of values with weights of the same logits, and the map after them; K values are off by `moved` (N, K).
+    def of_values(self, out: nn.Linear, sizes: Sizes, errors: Tensor) -> Tensor:
+        """Means of values with weights of the same logits, and the map after them; values are off by `errors` (N, K).
 
         A head moves by no more than its values do, and so all heads by no more than all values. What rounding does to
         weights after the logits is among the roundings of a mean.
         """
-        by, keys, moved = self.once(self.plain, out), moved.shape[1], moved.norm(dim=1)
-        length = sizes.value.norm() + moved
-        means = moved + self.gamma(2 * keys + FUNCTION) * length
-        return by.error * means + self.rounded(by, self.width, length + moved)
+        norms, keys, error = self.once(self.norms, out), errors.shape[1], errors.norm(dim=1)
+        length = sizes.value.norm() + error
+        means = error + self.gamma(2 * keys + FUNCTION) * length
+        return norms.map * means + self.rounded(norms, self.width, length + error)
 
     def of_means(
-        self, attention: MultiHeadAttention, sizes: Sizes, to_query: Tensor, moved: Tensor, seen: Sequence[Tensor]
+        self, attention: MultiHeadAttention, sizes: Sizes, to_query: Tensor, errors: Tensor, norms: Sequence[Tensor]
     ) -> Tensor:
         """The same with weights that move, too.
 
-        A head's queries are off by `to_query` (N, H), keys and values by `moved` (N, K, 2); `seen` is what
-        `few_keys.mixed` gives beside means: the length of a head's query, and the standard deviations of its keys and
+        A head's queries are off by `to_query` (N, H), keys and values by `errors` (N, K, 2); `norms` come from
+        `few_keys.mixed` beside the means: the length of a head's query, and the standard deviations of its keys and
         values, (N, H) each.
         Let q, k, v be exact, dq, dk what an evaluation moves q, k by, and q' = q + dq. Then logits move by dl, which is
         (dq k + q' dk) / sqrt(d) and what is rounded. For weights between, the derivative of the mean of values is
@@ -211,32 +209,32 @@ class Rounding:
         ones, so of ours within exp(4 t); then two standard deviations together are at most exp(4 t) times ours. Those
         of exact keys and values are at most ours and the largest dk or dv, since a standard deviation is a seminorm.
         """
-        (to_key, to_value), (length, of_keys, of_values) = moved.amax(1, keepdim=True).unbind(2), seen
+        (to_key, to_value), (length, of_keys, of_values) = errors.amax(1, keepdim=True).unbind(2), norms
         root, length, key = (self.width // attention.heads) ** 0.5, length + 2 * to_query, sizes.key + 2 * to_key
-        rounded = self.gamma(self.width // attention.heads + 16 + self.turned) * (length * key / root + sizes.bias)
-        rounded = rounded + self.gamma(FUNCTION * (moved.shape[1] + 1)) + length * to_key / root
-        factor = (4 * sizes.many * (to_query * key / root + rounded)).exp()
-        logits = sizes.many * (to_query * (of_keys + to_key) / root + rounded)
+        rounded = self.gamma(self.width // attention.heads + 16 + self.rotated) * (length * key / root + sizes.bias)
+        rounded = rounded + self.gamma(FUNCTION * (errors.shape[1] + 1)) + length * to_key / root
+        factor = (4 * sizes.several * (to_query * key / root + rounded)).exp()
+        logits = sizes.several * (to_query * (of_keys + to_key) / root + rounded)
         means = (logits * (of_values + to_value) * factor).norm(dim=1)
-        return self.once(self.plain, attention.out).error * means + self.of_values(attention.out, sizes, moved[..., 1])
+        return self.once(self.norms, attention.out).map * means + self.of_values(attention.out, sizes, errors[..., 1])
 
     def margins(
         self, head: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], logits: Tensor, right: Tensor
     ) -> tuple[Tensor, Tensor]:
         """By how much the right token leads, and what rounding leaves of its lead over each other token: (N,) both."""
-        apart, own = self.once(self.head, head, norm, self.longest(norm, *normed))
-        place = right[:, None]
-        left = logits.gather(1, place) - logits - 2 * (apart[right] * normed[1][:, None] + own[right])
-        return margin_of(logits, right), left.scatter(1, place, torch.inf).amin(1)
+        factor, rounding = self.once(self.head, head, norm, self.longest(norm, *normed))
+        index = right[:, None]
+        left = logits.gather(1, index) - logits - 2 * (factor[right] * normed[1][:, None] + rounding[right])
+        return margin_of(logits, right), left.scatter(1, index, torch.inf).amin(1)
 
 
 class Unbounded(Rounding):
-    """Rules of an arithmetic that does not round, where no bound is asked for: what is differentiated is the model."""
+    """Rules of an arithmetic that does not round, for where no bound is needed: a gradient is that of the model."""
 
-    def nothing(self, *given: Any, **named: Any) -> Any:
+    def zero(self, *_: Any, **__: Any) -> Any:
         return 0.0
 
-    forward = of_values = of_means = nothing
+    forward = of_values = of_means = zero
 
     def mapped(self, linear: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], parts: int = 1) -> Tensor:
         return normed[1][:, None]
@@ -266,19 +264,19 @@ def check_finite(model: Transformer) -> None:
     for name, norm in norms.items():
         if not math.isfinite(norm):
             raise InputError(f"no certificate: {name} has numbers that are not finite; train the model again")
-    most, bare, several = max(norms.values()) + 1, model.config.norm == "none", model.config.heads**0.5
-    normed = mapped = state = most * model.config.width**0.5 + most  # and no embedding is longer
+    norm, bare, heads = max(norms.values()) + 1, model.config.norm == "none", model.config.heads
+    normed = mapped = state = norm * model.config.width**0.5 + norm  # and no embedding is longer
     for _ in range(3 * len(model.decoder)):
-        mapped = most * (state if bare else normed) + most  # queries, keys, values and hidden numbers
-        state += most * several * mapped + most  # heads can take their means from different keys
+        mapped = norm * (state if bare else normed) + norm  # queries, keys, values and hidden numbers
+        state += norm * heads**0.5 * mapped + norm  # heads can take their means from different keys
     if max(mapped, state) > LARGEST_LENGTH:
         raise InputError("no certificate: weights are so large that products can overflow; train the model again")
 
 
 def margin_of(logits: Tensor, right: Tensor) -> Tensor:
     """The right logit minus the best other one: (N,)."""
-    closed = logits.new_zeros(logits.shape[1], logits.shape[1]).fill_diagonal_(-torch.inf)
-    return logits.gather(1, right[:, None])[:, 0] - (logits + closed.index_select(0, right)).amax(1)
+    mask = logits.new_zeros(logits.shape[1], logits.shape[1]).fill_diagonal_(-torch.inf)
+    return logits.gather(1, right[:, None])[:, 0] - (logits + mask.index_select(0, right)).amax(1)
 
 
 def by_head(numbers: Tensor, heads: int) -> Tensor:
@@ -286,8 +284,8 @@ def by_head(numbers: Tensor, heads: int) -> Tensor:
 
     A product of matrices is the fastest way.
     """
-    every = torch.eye(heads, dtype=numbers.dtype, device=numbers.device)
-    return numbers @ every.repeat(numbers.shape[-1] // heads, 1)
+    identity = torch.eye(heads, dtype=numbers.dtype, device=numbers.device)
+    return numbers @ identity.repeat(numbers.shape[-1] // heads, 1)
 
 
 def largest(matrix: Tensor) -> float:
