@@ -12,11 +12,12 @@ corner's pattern are the 100 pairs of digits, each with the cell that it gives: 
 of these before it, and so on: in the first row a cell is at most 9 * 9 + 8, and no entry with 98 enters its relation.
 
 Beside a context's cells stand others that it does not show, and that were read for them. A context is possible if
-there is such a cell for each place beside it; that is asked of one place at a time, so more can pass than occur.
+there is such a cell for each place beside it; each place is looked at by itself, so more can pass than occur.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -26,68 +27,65 @@ import numpy as np
 from abc_nb.problems.rules import EDGE, OUTPUT, Address, Rule, WrittenCell
 
 ENTRIES, JOINED = 5 * 10**6, 2 * 10**7  # of a relation and of what is joined: in larger ones all count as possible
-Standing = tuple[bool, ...]
+CellPattern = tuple[bool, ...]
 Offset = tuple[int, int]  # rows down and columns on, from where a token is written
 # What is read, as seen from there: an operand's token by its offset, or a cell by rows and columns.
 ReadKey = tuple[int, ...]
 
 
-def key_of(rule: Rule, address: Address, at: Offset = (0, 0)) -> ReadKey:
+def key_of(rule: Rule, address: Address, offset: Offset = (0, 0)) -> ReadKey:
     """What the cell at an offset reads at an address; two such are the same token only if their keys are equal."""
-    rows, columns = at[0] + address.rows, at[1] + address.columns
+    rows, columns = offset[0] + address.rows, offset[1] + address.columns
     if address.operand == OUTPUT:
         return OUTPUT, rows, columns
     along = rule.inputs[address.operand].along
     if along == "cell":
-        return address.operand, at[0], columns
+        return address.operand, offset[0], columns
     return address.operand, rows if along == "row" else columns
 
 
 class Relation:
     """What can be read together where the reads of a pattern hold something, and the cell that is then written."""
 
-    def __init__(self, rule: Rule, pattern: Standing) -> None:
-        self.read = [number for number, there in enumerate(pattern) if there]
-        alphabets = [
-            np.arange(rule.cell_count) if at.operand == OUTPUT else rule.inputs[at.operand].alphabet
-            for at in rule.reads
-        ]
-        self.sizes = [int(alphabets[number].max()) + 1 for number in self.read]
-        total = prod(len(alphabets[number]) for number in self.read)
-        self.known = total <= ENTRIES
-        self.values, self.allowed = np.empty((len(pattern), total * self.known), np.int16), np.zeros(0, bool)
-        if not self.known:
-            return
-        sizes = [len(alphabets[number]) for number in self.read]
-        grid = np.unravel_index(np.arange(total), sizes) if sizes else ()
-        self.values[:] = EDGE
-        for number, rows in zip(self.read, grid, strict=True):
-            self.values[number] = alphabets[number][rows]
-        self.written = np.broadcast_to(rule.step(rule.start, *self.values.astype(np.int64))[0], total).astype(np.int16)
-        self.allowed = np.zeros(total, bool)
+    def __init__(self, rule: Rule, pattern: CellPattern) -> None:
+        cells, self.cell_count = np.arange(rule.cell_count), rule.cell_count
+        alphabets = {
+            number: cells if address.operand == OUTPUT else rule.inputs[address.operand].alphabet
+            for number, address in enumerate(rule.reads)
+            if pattern[number]
+        }
+        self.sizes = {number: int(alphabet.max()) + 1 for number, alphabet in alphabets.items()}
+        total = prod(map(len, alphabets.values()))
+        self.listed = total <= ENTRIES
+        self.allowed = np.zeros(total * self.listed, bool)
+        if self.listed:
+            self.values = np.full((len(pattern), total), EDGE, np.int16)
+            for number, grid in zip(alphabets, np.meshgrid(*alphabets.values(), indexing="ij"), strict=True):
+                self.values[number] = grid.ravel()
+            written = rule.step(rule.start, *self.values.astype(np.int64))[0]
+            self.written = np.broadcast_to(written, total).astype(np.int16)
 
-    def table(self, reads: Sequence[int], cells: int) -> np.ndarray:
+    def table(self, reads: Sequence[int]) -> np.ndarray:
         """Which values some reads can have beside which written cell: booleans (a size for each read, cells)."""
-        sizes = [self.sizes[self.read.index(number)] for number in reads]
-        together = np.full((*sizes, cells), not self.known)
-        if self.known:
+        table = np.full((*(self.sizes[number] for number in reads), self.cell_count), not self.listed)
+        if self.listed:
             columns = [*self.values[[*reads]], self.written]
-            together[tuple(column[self.allowed] for column in columns)] = True
-        return together
+            table[tuple(column[self.allowed] for column in columns)] = True
+        return table
 
 
 class Factor(NamedTuple):
     """That a cell is one that its pattern can write: which reads are which variables, and which variable it is."""
 
-    pattern: Standing
+    pattern: CellPattern
     reads: tuple[tuple[int, Hashable], ...]
     cell: Hashable
 
 
-Together = tuple[Factor, ...]  # factors with one hidden cell in common, called `BESIDE`
+Group = tuple[Factor, ...]  # factors with one hidden cell in common, called `BESIDE`
 BESIDE = "beside"
 Tables = tuple[list[list[Hashable]], list[np.ndarray]]  # of what can stand together: variables, and booleans
-Situation = tuple[Together, ...]  # what holds at once; the first are those of cells that are shown
+Situation = tuple[Group, ...]  # what holds at once; the first are those of cells that are shown
 
 
 class Cells:
@@ -95,127 +93,120 @@ class Cells:
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
-        self.reach = max(max(abs(at.rows), abs(at.columns)) for at in rule.reads)
-        self.of_pattern, self.tables = self.relations(), dict[Together, Tables]()
+        self.reach = max(max(abs(address.rows), abs(address.columns)) for address in rule.reads)
+        self.cell_reads = [(n, address) for n, address in enumerate(rule.reads) if address.operand == OUTPUT]
+        self.relations = self.fixed_point()
+        self.joined = cache(self.tables_of)
 
     @lru_cache(maxsize=2**16)  # noqa: B019 (few of them)
-    def written(self, given: tuple[bool, ...]) -> np.ndarray:
+    def written(self, present: tuple[bool, ...]) -> np.ndarray:
         """The cells that can stand where these operands hold something, whatever cells do."""
-        alike = [one for pattern, one in self.of_pattern.items() if self.given(pattern) == given]
-        return np.flatnonzero(np.any([one.table([], self.rule.cell_count) for one in alike], axis=0))
+        relations = [relation for pattern, relation in self.relations.items() if self.present(pattern) == present]
+        return np.flatnonzero(np.any([relation.table([]) for relation in relations], axis=0))
 
     @lru_cache(maxsize=2**16)  # noqa: B019 (few of them)
-    def pattern(self, where: WrittenCell) -> Standing:
-        return tuple(where.reads(self.rule, at) is not None for at in self.rule.reads)
+    def pattern(self, cell: WrittenCell) -> CellPattern:
+        return tuple(cell.reads(self.rule, address) is not None for address in self.rule.reads)
 
-    def at(self, where: WrittenCell, offset: Offset) -> Standing | None:
+    def pattern_at(self, cell: WrittenCell, offset: Offset) -> CellPattern | None:
         """The pattern of the cell at an offset; None outside of the table."""
-        row, column = where.row + offset[0], where.column + offset[1]
-        inside = 0 <= row < where.rows and 0 <= column < where.columns
-        return self.pattern(where._replace(row=row, column=column)) if inside else None
+        row, column = cell.row + offset[0], cell.column + offset[1]
+        inside = 0 <= row < cell.rows and 0 <= column < cell.columns
+        return self.pattern(cell._replace(row=row, column=column)) if inside else None
 
-    @property
-    def cell_reads(self) -> list[tuple[int, Address]]:
-        return [(number, at) for number, at in enumerate(self.rule.reads) if at.operand == OUTPUT]
-
-    def relations(self) -> dict[Standing, Relation]:
-        """The fixed point, over all neighbourhoods of a cell, which small tables show."""
-        around: dict[Standing, set[tuple[Standing | None, ...]]] = {}
-        most, more = 4 * self.reach + 3, self.rule.wider(1)
-        for rows, columns in product(range(1, most + 1), range(1 + more, most + 1 + more)):
+    def fixed_point(self) -> dict[CellPattern, Relation]:
+        """The relation of each pattern, over all neighbourhoods of a cell, which small tables show."""
+        neighbourhoods: dict[CellPattern, set[tuple[CellPattern | None, ...]]] = {}
+        largest, wider = 4 * self.reach + 3, self.rule.wider(1)
+        for rows, columns in product(range(1, largest + 1), range(1 + wider, largest + 1 + wider)):
             for row, column in product(range(rows), range(columns)):
-                where = WrittenCell(row, column, rows, columns)
-                near = tuple(self.at(where, (at.rows, at.columns)) for _, at in self.cell_reads)
-                around.setdefault(self.pattern(where), set()).add(near)
-        relations, before = {pattern: Relation(self.rule, pattern) for pattern in around}, -1
-        while before != (before := sum(int(one.allowed.sum()) for one in relations.values())):
-            for pattern, neighbours in around.items():
-                relation = relations[pattern]
-                for near in neighbours if relation.known else ():
-                    relation.allowed |= self.fitting(relations, relation, near)
+                cell = WrittenCell(row, column, rows, columns)
+                neighbours = tuple(self.pattern_at(cell, (at.rows, at.columns)) for _, at in self.cell_reads)
+                neighbourhoods.setdefault(self.pattern(cell), set()).add(neighbours)
+        relations, count = {pattern: Relation(self.rule, pattern) for pattern in neighbourhoods}, -1
+        while count != (count := sum(int(relation.allowed.sum()) for relation in relations.values())):
+            for pattern, relation in relations.items():
+                for neighbours in neighbourhoods[pattern] if relation.listed else ():
+                    relation.allowed |= self.fitting(relations, relation, neighbours)
         return relations
 
-    def fitting(self, known: Mapping[Standing, Relation], one: Relation, near: Sequence[Standing | None]) -> np.ndarray:
-        """Which entries of a relation can be, where the cells that are read have the patterns `near`."""
-        fine, numbers = one.written >= 0, {key_of(self.rule, self.rule.reads[n]): n for n in one.read}
-        for (number, address), pattern in zip(self.cell_reads, near, strict=True):
+    def fitting(
+        self, relations: Mapping[CellPattern, Relation], relation: Relation, neighbours: Sequence[CellPattern | None]
+    ) -> np.ndarray:
+        """Which entries of a relation are possible, where the cells that are read have the patterns `neighbours`."""
+        possible, numbers = relation.written >= 0, {key_of(self.rule, self.rule.reads[n]): n for n in relation.sizes}
+        for (number, address), pattern in zip(self.cell_reads, neighbours, strict=True):
             if pattern is None:
                 continue
-            keys = [key_of(self.rule, at, (address.rows, address.columns)) for at in self.rule.reads]
-            shared = [read for read in known[pattern].read if keys[read] in numbers]
-            columns = [one.values[numbers[keys[read]]] for read in shared]
-            fine &= known[pattern].table(shared, self.rule.cell_count)[(*columns, one.values[number])]
-        return fine
+            keys = [key_of(self.rule, read, (address.rows, address.columns)) for read in self.rule.reads]
+            shared = [read for read in relations[pattern].sizes if keys[read] in numbers]
+            columns = [relation.values[numbers[keys[read]]] for read in shared]
+            possible &= relations[pattern].table(shared)[(*columns, relation.values[number])]
+        return possible
 
-    def given(self, pattern: Standing) -> tuple[bool, ...]:
+    def present(self, pattern: CellPattern) -> tuple[bool, ...]:
         """Which operands hold something."""
-        return tuple(there for there, at in zip(pattern, self.rule.reads, strict=False) if at.operand != OUTPUT)
+        return tuple(
+            present for present, address in zip(pattern, self.rule.reads, strict=False) if address.operand != OUTPUT
+        )
 
     def situation(
-        self, where: WrittenCell, shown: Mapping[ReadKey, Hashable], cells: Mapping[Offset, Hashable]
+        self, cell: WrittenCell, shown: Mapping[ReadKey, Hashable], cells: Mapping[Offset, Hashable]
     ) -> Situation:
-        """What must hold of the variables that are `shown` there, by key, and of the `cells` among them."""
-        patterns = {offset: self.at(where, offset) for offset in cells}
+        """What must hold of the variables that are `shown` at a cell, by key, and of the `cells` among them."""
+        patterns = {offset: self.pattern_at(cell, offset) for offset in cells}
         factors = {at: self.factor(at, pattern, cells[at], shown) for at, pattern in patterns.items() if pattern}
-        beside = {hidden for one in factors.values() for _, key in one.reads if (hidden := hidden_cell(key))}
-        alone = tuple((self.only(one, {*shown.values()}),) for one in factors.values())
-        return (*alone, *(self.together(where, at, shown, factors) for at in sorted(beside)))
+        beside = {hidden for factor in factors.values() for _, key in factor.reads if (hidden := hidden_cell(key))}
+        variables = {*shown.values()}
+        alone = tuple(
+            (factor._replace(reads=tuple(read for read in factor.reads if read[1] in variables)),)
+            for factor in factors.values()
+        )
+        return (*alone, *(self.group(cell, offset, shown, factors) for offset in sorted(beside)))
 
-    def factor(self, at: Offset, pattern: Standing, cell: Hashable, shown: Mapping[ReadKey, Hashable]) -> Factor:
-        keys = ((number, key_of(self.rule, address, at)) for number, address in enumerate(self.rule.reads))
-        return Factor(pattern, tuple((n, shown.get(key, key)) for n, key in keys if pattern[n]), cell)
+    def factor(
+        self, offset: Offset, pattern: CellPattern, variable: Hashable, shown: Mapping[ReadKey, Hashable]
+    ) -> Factor:
+        keys = ((number, key_of(self.rule, address, offset)) for number, address in enumerate(self.rule.reads))
+        return Factor(pattern, tuple((n, shown.get(key, key)) for n, key in keys if pattern[n]), variable)
 
-    def only(self, factor: Factor, kept: set[Hashable]) -> Factor:
-        return factor._replace(reads=tuple(read for read in factor.reads if read[1] in kept))
-
-    def together(
-        self, where: WrittenCell, at: Offset, shown: Mapping[ReadKey, Hashable], factors: Mapping[Offset, Factor]
-    ) -> Together:
+    def group(
+        self, cell: WrittenCell, offset: Offset, shown: Mapping[ReadKey, Hashable], factors: Mapping[Offset, Factor]
+    ) -> Group:
         """The factors of a hidden cell and of the shown ones that read it, without what only one of them reads."""
-        pattern, key = self.at(where, at), (OUTPUT, *at)
+        pattern, key = self.pattern_at(cell, offset), (OUTPUT, *offset)
         assert pattern is not None
-        chosen = [self.factor(at, pattern, key, shown)]
-        chosen += [one for one in factors.values() if any(variable == key for _, variable in one.reads)]
-        counts: dict[Hashable, int] = {}
-        for one in chosen:
-            for variable in {*(variable for _, variable in one.reads), one.cell}:
-                counts[variable] = counts.get(variable, 0) + 1
-        kept = [v for v, many in counts.items() if many > 1 or isinstance(v, int)]
+        group = [self.factor(offset, pattern, key, shown)]
+        group += [factor for factor in factors.values() if any(variable == key for _, variable in factor.reads)]
+        counts = Counter(v for factor in group for v in {*(variable for _, variable in factor.reads), factor.cell})
+        kept = [v for v, count in counts.items() if count > 1 or isinstance(v, int)]
         names = {v: BESIDE if v == key else v if isinstance(v, int) else f"hidden {n}" for n, v in enumerate(kept)}
         return tuple(
-            Factor(one.pattern, tuple((n, names[v]) for n, v in one.reads if v in kept), names.get(one.cell, one.cell))
-            for one in chosen
+            Factor(pattern, tuple((n, names[v]) for n, v in reads if v in kept), names.get(variable, variable))
+            for pattern, reads, variable in group
         )
 
     def possible(self, situation: Situation, values: Mapping[Hashable, np.ndarray]) -> np.ndarray:
         """Which contexts are possible in a situation: booleans (contexts,)."""
-        fine = np.ones(len(next(iter(values.values()))), bool)
-        for together in situation:
-            rows = np.flatnonzero(fine)
+        mask = np.ones(len(next(iter(values.values()))), bool)
+        for group in situation:
+            indices = np.flatnonzero(mask)
             beside: np.ndarray | None = None
-            for variables, table in zip(*self.joined(together), strict=True):
-                index = tuple(values[variable][rows] for variable in variables)
-                part = table[index] if index else np.broadcast_to(table, (len(rows), *table.shape))
+            for variables, table in zip(*self.joined(group), strict=True):
+                index = tuple(values[variable][indices] for variable in variables)
+                part = table[index] if index else np.broadcast_to(table, (len(indices), *table.shape))
                 beside = part if beside is None else beside & part
             if beside is not None:
-                fine[rows] = beside if beside.ndim == 1 else beside.any(1)
-        return fine
+                mask[indices] = beside if beside.ndim == 1 else beside.any(1)
+        return mask
 
-    def joined(self, together: Together) -> Tables:
+    def tables_of(self, group: Group) -> Tables:
         """Tables of what can stand together, each over some shown variables and, of a hidden cell, over that one last.
 
         Factors with a hidden variable in common are joined into one table, in which it can be anything.
         """
-        known = self.tables.get(together)
-        if known is None:
-            known = self.tables[together] = join(
-                [(*(variable for _, variable in one.reads), one.cell) for one in together],
-                [
-                    self.of_pattern[one.pattern].table([n for n, _ in one.reads], self.rule.cell_count)
-                    for one in together
-                ],
-            )
-        return known
+        variables = [(*(variable for _, variable in factor.reads), factor.cell) for factor in group]
+        return join(variables, [self.relations[f.pattern].table([n for n, _ in f.reads]) for f in group])
 
 
 def hidden_cell(variable: Hashable) -> Offset | None:
@@ -229,17 +220,18 @@ def join(variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]
     groups: list[list[int]] = []
     for number, members in enumerate(variables):
         hidden = {variable for variable in members if not isinstance(variable, int) and variable != BESIDE}
-        near = [group for group in groups if any(hidden & {*variables[other]} for other in group)]
-        groups = [group for group in groups if group not in near] + [[number, *(n for group in near for n in group)]]
+        linked = [group for group in groups if any(hidden & {*variables[other]} for other in group)]
+        groups = [group for group in groups if group not in linked]
+        groups.append([number, *(other for group in linked for other in group)])
     names, results = list[list[Hashable]](), list[np.ndarray]()
     for group in groups:
-        every = list(dict.fromkeys(variable for number in group for variable in variables[number]))
-        shown = [variable for variable in every if isinstance(variable, int)]
-        last = [BESIDE] * (BESIDE in every)
+        members = tuple(dict.fromkeys(variable for number in group for variable in variables[number]))
+        shown = [variable for variable in members if isinstance(variable, int)]
+        last = [BESIDE] * (BESIDE in members)
         sizes = {v: size for n in group for v, size in zip(variables[n], tables[n].shape, strict=True)}
         if prod(sizes[variable] for variable in (*shown, *last)) > JOINED or all(tables[n].all() for n in group):
             continue  # all is possible
-        letters = {variable: number for number, variable in enumerate(every)}
+        letters = {variable: number for number, variable in enumerate(members)}
         operands: list[Any] = []
         for number in group:
             operands += [tables[number].astype(np.float32), [letters[variable] for variable in variables[number]]]

@@ -94,7 +94,7 @@ class Case(NamedTuple):
     first_row: bool
     first_column: bool
     reads: tuple[Leaf | None, ...]  # the leaves that the rule reads, None where nothing stands
-    given: tuple[tuple[bool, ...], ...]  # of each leaf which operands hold something there: see `TableContexts.given`
+    present: tuple[tuple[bool, ...], ...]  # which operands hold something at each leaf: see `TableContexts.present`
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ of an operand from the row or the column, or is a symbol. Which keys are open de
 the cell from the four edges of the table, up to the largest offset K of a line. Where a line follows the first factor
 from row to row, or the second one from column to column, it also depends on how far the cell stands past the end of
 that factor. So sizes up to 3 (K + 2) show every shape of a step of every size: also those far past the end of a
-factor that has a middle. The right cell is decided by what the rule reads. Tokens of that which no
-line shows are tried as well, and then no answer would be right for all of them. Which can stand together follows from
-the rule: see `cells`. Leaves are named by where they stand, as seen from the token in row r and column c:
+factor that has a middle. The right cell is decided by what the rule reads. If it reads something that no line shows,
+all tokens are tried there, too, and no answer is right for all of them. Which can stand together follows from the
+rule: see `cells`. Leaves are named by where they stand, as seen from the token in row r and column c:
 
     ("by column", o, k)   the token of operand o, counted from 1, at place c - k
     ("by row", o, k)      the token of operand o at place r - k
@@ -40,9 +40,9 @@ from abc_nb.problems.tasks import Width
 BEFORE: Leaf = ("cell", 0, -1)
 ALONG = {"place": "by column", "row": "by row", "cell": "by cell"}
 CHUNK = 2**16  # contexts computed at once
-AGAIN = 128  # chunks of which it is kept, for another look, what can stand together
+CHUNKS_KEPT = 128  # chunks of which it is kept what can stand together
 DRAWN = 5_000  # random problems of a width, in search of one that is wrong
-EDGES = 2  # distances from an edge that count as different, beyond the largest offset
+EDGE_DISTANCES = 2  # distances from an edge that count as different, beyond the largest offset
 NO_POOL = np.empty(0, np.int64)
 Followed = tuple[str, str, int]  # direction, anchor and offset of a line
 
@@ -55,70 +55,70 @@ class Steps:
         assert self.layout.row_length is not None and isinstance(bias, Lines)
         self.columns, self.rows = self.layout.row_length, (self.layout.target_length - 1) // self.layout.row_length
         self.opened, self.symbols = {}, dict(self.layout.symbols)
-        self.follows = {name: {one.name: one.along for one in anchors(self.layout, name)} for name in ENCODER_DECODER}
+        self.along = {name: {a.name: a.along for a in anchors(self.layout, name)} for name in ENCODER_DECODER}
         for name in ENCODER_DECODER:
             if bias.open_keys(self.layout, name, 0) is None:
                 raise unbounded_error("lines, where a head is open to every key")
-            chosen = bias.of(name, 0)
-            distinct = dict.fromkeys((line.direction, line.span, line.offset) for line in chosen)
-            self.opened[name] = [*distinct], by_query(on_lines(chosen, self.layout, name, bias.heads), bias.heads)
+            lines = bias.of(name, 0)
+            followed = dict.fromkeys((line.direction, line.span, line.offset) for line in lines)
+            self.opened[name] = [*followed], by_query(on_lines(lines, self.layout, name, bias.heads), bias.heads)
 
-    def where(self, step: int) -> WrittenCell:
+    def cell(self, step: int) -> WrittenCell:
         return WrittenCell(step // self.columns, step % self.columns, self.rows, self.columns)
 
     def root(self, step: int) -> Node:
-        reads = [(leaf, at) for leaf, at in zip(self.needed(step), self.task.rule.reads, strict=True) if leaf]
-        cells = {step + 1 + leaf[1] * self.columns + leaf[2]: leaf for leaf, at in reads if at.operand == OUTPUT}
-        digits = {self.digit(leaf, step): leaf for leaf, at in reads if at.operand != OUTPUT}
-        return Node(1, Token(self.before(step), 0), self.keys("self", step, cells), self.keys("cross", step, digits))
+        leaves = [leaf for leaf in self.read(step) if leaf]
+        cells = {step + 1 + leaf[1] * self.columns + leaf[2]: leaf for leaf in leaves if leaf[0] == "cell"}
+        digits = {self.digit(leaf, step): leaf for leaf in leaves if leaf[0] != "cell"}
+        before = Token(self.token_before(step), 0)
+        return Node(1, before, self.keys("self", step, cells), self.keys("cross", step, digits))
 
-    def before(self, step: int) -> Leaf:
+    def token_before(self, step: int) -> Leaf:
         return BEFORE if step else ("token", self.task.token(SOS), 0)
 
-    def needed(self, step: int) -> list[Leaf | None]:
-        """What the rule reads there, in its order, and None where nothing stands; nothing decides the end."""
-        where, rule = self.where(step), self.task.rule
-        stands = [None if where.end else where.reads(rule, address) for address in rule.reads]
-        return [self.name(address) if there else None for address, there in zip(rule.reads, stands, strict=True)]
+    def read(self, step: int) -> list[Leaf | None]:
+        """What the rule reads at a step, in its order, and None where nothing stands; nothing decides the end."""
+        cell, rule = self.cell(step), self.task.rule
+        return [self.leaf(a) if not cell.end and cell.reads(rule, a) else None for a in rule.reads]
 
-    def name(self, address: Address) -> Leaf:
+    def leaf(self, address: Address) -> Leaf:
         """The leaf at an address: in narrow tables a cell of the row above can be the token before."""
         if address.operand == OUTPUT:
-            before = address.rows * self.columns + address.columns == -1
-            return BEFORE if before else ("cell", address.rows, address.columns)
+            is_before = address.rows * self.columns + address.columns == -1
+            return BEFORE if is_before else ("cell", address.rows, address.columns)
         along = self.task.rule.inputs[address.operand].along
         return ALONG[along], address.operand + 1, -(address.rows if along == "row" else address.columns)
 
     def digit(self, leaf: Leaf, step: int) -> int:
         """Where the token of an operand stands."""
-        (kind, number, back), where = leaf, self.where(step)
-        followed = {"by column": where.column, "by row": where.row, "by cell": step}[kind]
-        return self.layout.operands[number - 1].columns[followed - back]
+        (kind, number, back), cell = leaf, self.cell(step)
+        place = {"by column": cell.column, "by row": cell.row, "by cell": step}[kind]
+        return self.layout.operands[number - 1].columns[place - back]
 
     def keys(self, name: Attention, step: int, names: dict[int, Leaf]) -> tuple[tuple[bytes, Token], ...]:
         """The open keys of a step with the bias of every head, named by `names` or the first line that opens each.
 
-        What decides the cell has that name alone: on a diagonal its row's digit is one of a column, too, and in a
-        narrow table a cell of the row above is the second token before.
+        What decides the cell has its name in `names` alone: on a diagonal its row's digit is one of a column, too, and
+        in a narrow table a cell of the row above is the second token before.
         """
         lines, opened = self.opened[name]
         values, names = dict[int, np.ndarray](), dict(names)
         for slot, key, value in opened[step]:
             if key not in names:
-                names[key] = self.on(lines[slot], name, key, step)
+                names[key] = self.leaf_on(lines[slot], name, key, step)
             values[key] = np.maximum(values[key], value) if key in values else value
         named = sorted((names[key], value.tobytes()) for key, value in values.items())
         return tuple((value, Token(leaf, 0)) for leaf, value in named)
 
-    def on(self, line: Followed, name: Attention, key: int, step: int) -> Leaf:
+    def leaf_on(self, line: Followed, name: Attention, key: int, step: int) -> Leaf:
         """What stands at a key that a line opens; InputError where its place follows from no distance from the cell."""
         direction, span, offset = line
         if name == "self" and key in (0, step):
-            return self.before(key)
+            return self.token_before(key)
         symbol = None if name == "self" else self.symbols.get(key)
         if symbol is not None:
             return "token", self.task.token(symbol), 0
-        if direction not in self.follows[name].get(span, ()):
+        if direction not in self.along[name].get(span, ()):
             raise InputError(
                 f"no certificate of a table for a line {direction!r} over {span!r}: it does not follow the cells, so "
                 "that what a cell looks at grows apart with the size"
@@ -148,7 +148,7 @@ class TableContexts(Contexts):
         self.steps = cache(partial(Steps, config.bias, sampler))
         self.cells = Cells(self.rule)
         self.situations = cache(self.situations_of)
-        self.possible = lru_cache(maxsize=AGAIN)(self.possible_from)
+        self.possible = lru_cache(maxsize=CHUNKS_KEPT)(self.possible_from)
         self.facts = {"arrangement": sampler.arrangement, "narrowest": 1}
         zeros = ", with any number of zeros in front of a number" * (self.rule.notation == "number")
         self.statement = (
@@ -157,8 +157,8 @@ class TableContexts(Contexts):
         )
 
     def sites(self) -> Iterator[Site]:
-        most = 3 * (max(self.furthest, self.cells.reach) + EDGES)
-        for width in product(range(1, most + 1), range(1, most + 1)):
+        largest = 3 * (max(self.furthest, self.cells.reach) + EDGE_DISTANCES)
+        for width in product(range(1, largest + 1), range(1, largest + 1)):
             for step in range(self.steps(width).layout.target_length):
                 yield width, step
 
@@ -170,49 +170,49 @@ class TableContexts(Contexts):
 
     def shape(self, site: Site) -> Shape:
         step, steps = site[1], self.steps(site[0])
-        where, root, needed = steps.where(step), steps.root(step), steps.needed(step)
-        names = tuple(sorted(root.leaves | {leaf for leaf in needed if leaf}))
-        label = self.task.token(EOS) if where.end else None
-        shown = tuple(self.given(where, leaf) for leaf in names)
-        return Shape(root, names, label, case=Case(where.row == 0, where.column == 0, tuple(needed), shown))
+        cell, root, read = steps.cell(step), steps.root(step), steps.read(step)
+        leaves = tuple(sorted(root.leaves | {leaf for leaf in read if leaf}))
+        label = self.task.token(EOS) if cell.end else None
+        present = tuple(self.present(cell, leaf) for leaf in leaves)
+        return Shape(root, leaves, label, case=Case(cell.row == 0, cell.column == 0, tuple(read), present))
 
-    def offset(self, where: WrittenCell, leaf: Leaf) -> Offset:
-        """How far away a cell stands; before one in the first column stands the last cell of the row above."""
-        index = where.row * where.columns + where.column + leaf[1] * where.columns + leaf[2]
-        return index // where.columns - where.row, index % where.columns - where.column
+    def offset(self, cell: WrittenCell, leaf: Leaf) -> Offset:
+        """How far away a leaf's cell stands; before one in the first column stands the last cell of the row above."""
+        index = cell.row * cell.columns + cell.column + leaf[1] * cell.columns + leaf[2]
+        return index // cell.columns - cell.row, index % cell.columns - cell.column
 
-    def given(self, where: WrittenCell, leaf: Leaf) -> tuple[bool, ...]:
-        """Which operands hold something where a cell stands; of an operand written by cell, whether its mark stands."""
+    def present(self, cell: WrittenCell, leaf: Leaf) -> tuple[bool, ...]:
+        """Which operands hold something at a leaf's cell; of an operand written by cell, whether its mark stands."""
         if leaf[0] == "by cell":
-            return ((where.column - leaf[2]) % where.columns == where.columns - 1,)
-        pattern = self.cells.at(where, self.offset(where, leaf)) if leaf[0] == "cell" else ()
+            return ((cell.column - leaf[2]) % cell.columns == cell.columns - 1,)
+        pattern = self.cells.pattern_at(cell, self.offset(cell, leaf)) if leaf[0] == "cell" else ()
         assert pattern is not None
-        return self.cells.given(pattern)
+        return self.cells.present(pattern)
 
     def situations_of(self, shape: Shape) -> list[Situation]:
-        """What must hold of the leaves, by their numbers, in one or another of the sites of a shape."""
+        """What must hold of the leaves, by their numbers, in any one of the sites of a shape."""
         situations: dict[Situation, None] = {}
         for width, step in self.shapes[shape]:
-            where, shown, cells = self.steps(width).where(step), dict[ReadKey, int](), dict[Offset, int]()
+            cell, shown, cells = self.steps(width).cell(step), dict[ReadKey, int](), dict[Offset, int]()
             for number, (kind, first, second) in enumerate(shape.leaves):
                 if kind == "cell":
-                    cells[self.offset(where, (kind, first, second))] = number
+                    cells[self.offset(cell, (kind, first, second))] = number
                 elif kind == ALONG[self.rule.inputs[first - 1].along]:
                     shown[(first - 1, 0, -second) if kind == "by cell" else (first - 1, -second)] = number
             shown |= {(OUTPUT, *offset): number for offset, number in cells.items()}
-            situations[self.cells.situation(where, shown, cells)] = None
+            situations[self.cells.situation(cell, shown, cells)] = None
         return [*situations]
 
     def choices(self, shape: Shape) -> list[np.ndarray]:
         """What can stand at each leaf, cells without the offset of their tokens."""
         assert shape.case is not None
-        return [self.standing(leaf, given) for leaf, given in zip(shape.leaves, shape.case.given, strict=True)]
+        return [self.alphabet(leaf, present) for leaf, present in zip(shape.leaves, shape.case.present, strict=True)]
 
-    def standing(self, leaf: Leaf, given: tuple[bool, ...]) -> np.ndarray:
+    def alphabet(self, leaf: Leaf, present: tuple[bool, ...]) -> np.ndarray:
         if leaf[0] == "cell":
-            return self.cells.written(given)
+            return self.cells.written(present)
         operand = self.rule.inputs[leaf[1] - 1]
-        marked = leaf[0] == "by cell" and operand.mark is not None and given[0]
+        marked = leaf[0] == "by cell" and operand.mark is not None and present[0]
         return np.array([operand.mark]) if marked else operand.alphabet
 
     def count(self, shape: Shape) -> int:
@@ -220,36 +220,37 @@ class TableContexts(Contexts):
         return prod(map(len, self.choices(shape)))
 
     def blocks(self, shape: Shape) -> Iterator[Block]:
-        cells = np.array([self.task.first_cell * (leaf[0] == "cell") for leaf in shape.leaves], np.int64)
+        offsets = np.array([self.task.first_cell * (leaf[0] == "cell") for leaf in shape.leaves], np.int64)
         for start in range(0, self.count(shape), CHUNK):
             values = self.values(shape, self.possible(shape, start))
-            block = Block(values + cells, self.right(shape, values))
+            block = Block(values + offsets, self.right(shape, values))
             yield block.part(block.right >= 0)
 
     def values(self, shape: Shape, numbers: np.ndarray) -> np.ndarray:
-        """The values of a shape's leaves that have these numbers, of all in turn: (contexts, leaves)."""
-        choices, left = self.choices(shape), numbers
+        """The values of a shape's leaves with these numbers, if all were numbered in turn: (contexts, leaves)."""
+        choices = self.choices(shape)
         values = np.empty((len(numbers), len(choices)), np.int64)
         for column, alphabet in enumerate(choices):
-            values[:, column], left = alphabet[left % len(alphabet)], left // len(alphabet)
+            numbers, index = np.divmod(numbers, len(alphabet))
+            values[:, column] = alphabet[index]
         return values
 
     def possible_from(self, shape: Shape, start: int) -> np.ndarray:
-        """The numbers of values that can stand together, of so many from `start` on."""
+        """The numbers of values that can stand together, of those of a chunk from `start` on."""
         numbers = np.arange(start, min(start + CHUNK, self.count(shape)))
-        values, fine = self.values(shape, numbers), np.full(len(numbers), not shape.leaves)
+        values, possible = self.values(shape, numbers), np.full(len(numbers), not shape.leaves)
         for situation in self.situations(shape) if shape.leaves else []:
-            left = np.flatnonzero(~fine)
-            fine[left] = self.cells.possible(situation, dict(enumerate(values[left].T)))
-        return numbers[fine]
+            indices = np.flatnonzero(~possible)
+            possible[indices] = self.cells.possible(situation, dict(enumerate(values[indices].T)))
+        return numbers[possible]
 
     def right(self, shape: Shape, values: np.ndarray) -> np.ndarray:
         """The token that the rule writes for values of a shape's leaves, (contexts, leaves); EDGE where none can be."""
         if shape.label is not None:
             return np.full(len(values), shape.label)
         assert shape.case is not None
-        nothing, leaves = np.full(len(values), EDGE), [*shape.leaves]
-        read = (nothing if leaf is None else values[:, leaves.index(leaf)] for leaf in shape.case.reads)
+        edge = np.full(len(values), EDGE)
+        read = (edge if leaf is None else values[:, shape.leaves.index(leaf)] for leaf in shape.case.reads)
         written = self.rule.step(self.rule.start, *read)[0]
         written = np.broadcast_to(written, len(values)).astype(np.int64)
         return np.where(written < 0, EDGE, self.task.first_cell + written)
@@ -261,7 +262,7 @@ class TableContexts(Contexts):
         return batch.source[:, self.steps(width).digit(leaf, step)].numpy()
 
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
-        """Of random problems of training widths that a teacher-forced pass gets wrong."""
+        """The shortest of random problems of training widths that a teacher-forced pass gets wrong."""
         candidates, rng = list[Candidate](), np.random.default_rng(0)
         for width in sorted(self.sampler.widths, key=str) if wrong else []:
             operands = self.sampler.draw(NO_POOL, DRAWN, width, rng)
