@@ -8,7 +8,6 @@ from torch import Tensor
 
 import abc_nb
 from abc_nb import InputError, certify_model
-from abc_nb.certificates import alike
 from abc_nb.certificates.certify import Margins, Result, contexts_of, results_of
 from abc_nb.certificates.certify import certify_model as certified
 from abc_nb.certificates.rounding import Unbounded, check_finite
@@ -67,7 +66,7 @@ def test_contexts_of_shapes_with_one_tree_are_tried_once(monkeypatch: pytest.Mon
     monkeypatch.setattr(Margins, "__call__", lambda *given: tried.append(len(given[2])) or once(*given))
     found = certified(model, sampler)
     fewer, tried[:] = sum(tried), []
-    monkeypatch.setattr(alike, "REMEMBERED", 0)
+    monkeypatch.setattr("abc_nb.certificates.tried.REMEMBERED", 0)
     every = certified(model, sampler)
     assert fewer < sum(tried) == every.contexts == found.contexts
     assert (found.wrong, found.margin, found.counterexamples) == (every.wrong, every.margin, every.counterexamples)

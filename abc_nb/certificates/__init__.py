@@ -5,11 +5,11 @@ contexts.py              what a certificate asks of a task: Site (width, step) -
   text.py                of problems in a text
   tables.py, cells.py    of tables: which cells can stand together
   reach.py               which tokens a step depends on, and why finitely many widths show all shapes
-  alike.py               contexts with one tree are tried once
-states.py                the states that contexts lead to, each one once; few_keys.py makes it fast
+  tried.py               contexts of shapes with one tree are tried once
+states.py                the states that contexts lead to, each computed once; few_keys.py makes it fast
 rounding.py              what rounding can change them by; sums.py proves where nothing rounds
-certify.py               tries all contexts: Result of each shape -> Certificate, by checksum.py one of its weights
+certify.py               tries all contexts: Result of each shape -> Certificate, with the checksum.py of the weights
 counterexamples.py       a problem around a wrong context
 practice.py              training on wrong contexts until none is left
-fingerprints.py          for calibration: whether what is seen decides the token, whatever the weights
+fingerprints.py          for calibration: whether what a step sees decides its token, whatever the weights
 """

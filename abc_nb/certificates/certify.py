@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from abc_nb.certificates.alike import Alike
 from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.contexts import Block, Context, Contexts, Shape
 from abc_nb.certificates.counterexamples import Counterexample
@@ -24,6 +23,7 @@ from abc_nb.certificates.rounding import Rounding, check_finite
 from abc_nb.certificates.states import States
 from abc_nb.certificates.sums import exact_sums
 from abc_nb.certificates.tables import TableContexts
+from abc_nb.certificates.tried import TriedContexts
 from abc_nb.common.config import sha256_of, to_data
 from abc_nb.common.devices import one_thread
 from abc_nb.common.errors import InputError
@@ -32,9 +32,9 @@ from abc_nb.problems.sampling import Sampler
 from abc_nb.training.evaluation import evaluating, in_float64
 
 MOST_CONTEXTS = 2 * 10**9  # at some millionths of a second each they take hours
-MANY_CONTEXTS = 8  # times as many contexts as states of a part are reason to compute all of these
-WRONG = 200  # wrong contexts that are kept of each shape; all are counted
-NARROW, NARROW_MARGIN = 100, 0.5  # contexts with a margin below this that are kept, of each block
+MANY_CONTEXTS = 8  # all states of a part are computed if there are so many times as many contexts
+WRONG_KEPT = 200  # wrong contexts that are kept of each shape; all are counted
+NARROW_KEPT, NARROW_MARGIN = 100, 0.5  # contexts kept of each block with a margin below this
 ARITHMETIC = (
     "This holds in float64, in which answers are computed, in whatever order numbers are summed, and in exact "
     "arithmetic. Float32 is not covered."
@@ -94,8 +94,8 @@ class Result:
         wrong = np.flatnonzero(~(margin > 0))
         self.contexts += len(margin)
         self.wrong += len(wrong)
-        self.examples += [block[row] for row in wrong[: WRONG - len(self.examples)]]
-        self.narrow += [block[row] for row in np.flatnonzero((margin > 0) & (margin < NARROW_MARGIN))[:NARROW]]
+        self.examples += [block[row] for row in wrong[: WRONG_KEPT - len(self.examples)]]
+        self.narrow += [block[row] for row in np.flatnonzero((margin > 0) & (margin < NARROW_MARGIN))[:NARROW_KEPT]]
         self.bound = max(self.bound, float((margin - left).max()))
         self.left = min(self.left, float(left.min()))
         self.margin = min(self.margin, float(margin.min()))
@@ -124,11 +124,11 @@ def certify_contexts(model: Transformer, contexts: Contexts) -> Certificate:
 
 
 def certificate_of(model: Transformer, contexts: Contexts, results: list[Result], start: float) -> Certificate:
-    """What the results of all contexts say, which were tried from `start` on."""
+    """The certificate that follows from the results of all contexts, which were tried from `start` on."""
     task = contexts.task
     wrong = sum(result.wrong for result in results)
     left, bound = min(result.left for result in results), max(result.bound for result in results)
-    shown = [(result.shape, context) for result in results for context in result.examples]
+    examples = [(result.shape, context) for result in results for context in result.examples]
     sums = exact_sums(model, contexts)
     return Certificate(
         task=task.name,
@@ -138,7 +138,7 @@ def certificate_of(model: Transformer, contexts: Contexts, results: list[Result]
         contexts=sum(result.contexts for result in results),
         wrong=wrong,
         margin=min(result.margin for result in results),
-        counterexamples=tuple(contexts.counterexamples(model, shown)),
+        counterexamples=tuple(contexts.counterexamples(model, examples)),
         rounding={"bound": bound, "left": left} | ({} if sums is None else {"unit": sums.unit, "units": sums.units}),
         seconds=round(time.perf_counter() - start, 2),
         device=model.head.weight.device.type,
@@ -157,22 +157,22 @@ class Margins:
 
     def __init__(self, rounding: Rounding, contexts: Contexts, threads: int = 1) -> None:
         self.rounding, self.contexts, self.threads = rounding, contexts, threads
-        self.known: tuple[Shape, States] | None = None
+        self.current: tuple[Shape, States] | None = None
 
     def __call__(self, shape: Shape, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Of each context, (N,) both; minus infinity where a number is undefined."""
         states = self.states(shape).take(block.values)
         right = torch.from_numpy(block.right).to(states.device)
         margins = (margin.double() for margin in states.margins(shape.root, right))
-        margin, left = (numbers.nan_to_num(-torch.inf, torch.inf, -torch.inf).cpu().numpy() for numbers in margins)
+        margin, left = (x.nan_to_num(-torch.inf, torch.inf, -torch.inf).cpu().numpy() for x in margins)
         return margin, left
 
     def states(self, shape: Shape) -> States:
         """What computes the states of a shape; those of the shape before are forgotten."""
-        if self.known is None or self.known[0] != shape:
-            most, base = self.contexts.counts[shape] / MANY_CONTEXTS, self.contexts.task.base
-            self.known = shape, States(self.rounding, shape.leaves, base, most, self.threads)
-        return self.known[1]
+        if self.current is None or self.current[0] != shape:
+            most_shared, base = self.contexts.counts[shape] / MANY_CONTEXTS, self.contexts.task.base
+            self.current = shape, States(self.rounding, shape.leaves, base, most_shared, self.threads)
+        return self.current[1]
 
 
 def results_of(
@@ -190,20 +190,20 @@ def results_of(
     if total > MOST_CONTEXTS:
         raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST_CONTEXTS:,} are tried")
     check_finite(model)
-    alike, results = Alike(contexts, model), list[Result]()
+    tried, results = TriedContexts(contexts, model), list[Result]()
     margins = Margins(Rounding(in_float64(model)), contexts, torch.get_num_threads())
     kept = 0  # wrong contexts of the shapes before
-    with one_thread(), evaluating(model):  # one for what is not split among threads by us
-        for shape in alike.order:
+    with one_thread(), evaluating(model):  # PyTorch has one; `States` splits contexts among several itself
+        for shape in tried.order:
             result = Result(shape)
             results.append(result)
             for block in filter(len, contexts.blocks(shape)):
-                rest = alike.rest(shape, block)
-                result.contexts += len(block) - len(rest)
-                if len(rest):
-                    margin, left = margins(shape, rest)
-                    result.add(rest, margin, left)
-                    alike.add(shape, rest, left > 0)
+                untried = tried.untried(shape, block)
+                result.contexts += len(block) - len(untried)
+                if len(untried):
+                    margin, left = margins(shape, untried)
+                    result.add(untried, margin, left)
+                    tried.add(shape, untried, left > 0)
                 count(len(block))
                 if kept + len(result.examples) >= enough:
                     return results

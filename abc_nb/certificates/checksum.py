@@ -8,9 +8,9 @@ import numpy as np
 
 def checksum(weights: Mapping[str, np.ndarray]) -> str:
     """SHA-256 of all weights in float32: names, shapes and numbers, in the order of the names."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(weights):
         array = np.ascontiguousarray(weights[name], "<f4")
-        found.update(f"{name} {array.shape}\n".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -52,24 +52,24 @@ class Token(NamedTuple):
 class Node:
     """A state of layer `layer`, and what it is computed from; each key with the bias of every head, as bytes.
 
-    A state of the problem, which a decoder-only model has, looks at keys of its `own` alone.
+    A state of the problem, which a decoder-only model has, looks at no `cross` keys.
     """
 
     layer: int
     before: "Node | Token"
-    own: "tuple[tuple[bytes, Node | Token], ...]"
+    self_keys: "tuple[tuple[bytes, Node | Token], ...]"
     cross: "tuple[tuple[bytes, Node | Token], ...]"
 
     @cached_property
     def leaves(self) -> frozenset[Leaf]:
         """The tokens that it depends on and that can vary."""
-        return self.before.leaves.union(*(key.leaves for _, key in (*self.own, *self.cross)))
+        return self.before.leaves.union(*(key.leaves for _, key in (*self.self_keys, *self.cross)))
 
     def renamed(self, names: Mapping[int, int]) -> "Node":
         """The same with other numbers for the places."""
-        own = tuple((bias, key.renamed(names)) for bias, key in self.own)
+        self_keys = tuple((bias, key.renamed(names)) for bias, key in self.self_keys)
         cross = tuple((bias, key.renamed(names)) for bias, key in self.cross)
-        return Node(self.layer, self.before.renamed(names), own, cross)
+        return Node(self.layer, self.before.renamed(names), self_keys, cross)
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,16 @@ class Place:
     digits: tuple[int, ...]  # the operands whose digit is seen
     output: bool  # whether the output digit is seen
     asked: bool  # whether it is the one to predict
-    ends: bool = False  # whether the answer ends here, unless more than zeros is left of the result
+    can_end: bool = False  # whether the answer ends here, unless more than zeros is left of the result
 
     @property
     def seen(self) -> int:
-        """How many digits are seen or asked for here."""
-        return len(self.digits) + self.output + self.asked
+        """How many digits are seen here."""
+        return len(self.digits) + self.output
 
 
 class Case(NamedTuple):
-    """Of a step that writes a table: what else decides which tokens can stand at its leaves, and which is right."""
+    """What else decides, for a step that writes a table, which tokens can stand at its leaves and which is right."""
 
     first_row: bool
     first_column: bool
@@ -99,7 +99,7 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """What all steps of one shape have in common: they compute the same function of the tokens at its leaves."""
+    """What all steps of one shape share: they compute the same function of the tokens at its leaves."""
 
     root: Node
     leaves: tuple[Leaf, ...]  # all that a context gives a value to
@@ -129,7 +129,7 @@ class Block:
 
     @classmethod
     def of(cls, contexts: Iterable[Context]) -> "Block":
-        """Contexts of one shape together; there must be one."""
+        """A block of contexts of one shape; there must be at least one."""
         values, right = zip(*contexts, strict=True)
         return cls(np.stack(values), np.array(right))
 
@@ -140,7 +140,7 @@ class Contexts(ABC):
     task: Task
     config: ModelConfig
     statement: str  # what is proven, in words, if no context is wrong
-    facts: dict[str, Any]  # more of what it is about, for an independent check: nothing that follows from the model
+    facts: dict[str, Any]  # more about the problems, for an independent check: nothing that follows from the model
 
     @abstractmethod
     def sites(self) -> Iterator[Site]:
@@ -164,7 +164,7 @@ class Contexts(ABC):
 
     @cached_property
     def counts(self) -> dict[Shape, int]:
-        """The same of every shape."""
+        """An upper bound for every shape."""
         return {shape: self.count(shape) for shape in self.shapes}
 
     @abstractmethod
@@ -173,10 +173,10 @@ class Contexts(ABC):
 
     @abstractmethod
     def tokens(self, batch: Batch, site: Site, leaf: Leaf) -> np.ndarray:
-        """What stands at a leaf of a step's shape, in every problem of a batch."""
+        """The tokens at a leaf of a step's shape, in every problem of a batch."""
 
     def width(self, layout: Layout) -> Width:
-        """The width of a layout's problems; of operands that each have a length of their own, both."""
+        """The width of a layout's problems, or both lengths where the two operands have different ones."""
         places = tuple(operand.places for operand in layout.operands)
         return (places[0], places[1]) if layout.unpadded and len(places) == 2 else layout.width
 
@@ -193,10 +193,10 @@ class Contexts(ABC):
         """The operands of a problem that holds a context at a site, (1, places) each; None if none is known."""
         return None
 
-    def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
-        """For each of these shapes the sites at which a problem of training is looked for; by default nowhere."""
-        return {shape: [] for shape in wanted}
+    def in_training(self, shapes: Iterable[Shape]) -> dict[Shape, list[Site]]:
+        """The sites at which a problem of training is looked for, for each of these shapes; by default none."""
+        return {shape: [] for shape in shapes}
 
     @abstractmethod
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
-        """The shortest problems found around wrong contexts that a model gets wrong; of tables, of random problems."""
+        """The shortest problems with wrong contexts that a model gets wrong; for tables among random problems."""

@@ -38,14 +38,14 @@ class Counterexample:
 
 def shortest_first(model: Transformer, sampler: Sampler, problems: Sequence[Candidate]) -> list[Counterexample]:
     """Those of some problems that the model gets wrong, the shortest first, at most COUNTEREXAMPLES_SOUGHT."""
-    task, shown = sampler.task, dict[str, Counterexample]()
-    waiting = sorted(problems, key=lambda problem: (problem.zeros, len(task.typed(problem.operands, problem.zeros))))
-    while waiting and len(shown) < COUNTEREXAMPLES_SOUGHT:
-        count = COUNTEREXAMPLES_SOUGHT - len(shown)
-        for example in answered_wrong(model, sampler, waiting[:count]):
-            shown.setdefault(example.problem, example)
-        waiting = waiting[count:]
-    return list(shown.values())
+    task, examples = sampler.task, dict[str, Counterexample]()
+    queue = sorted(problems, key=lambda problem: (problem.zeros, len(task.typed(problem.operands, problem.zeros))))
+    while queue and len(examples) < COUNTEREXAMPLES_SOUGHT:
+        count = COUNTEREXAMPLES_SOUGHT - len(examples)
+        for example in answered_wrong(model, sampler, queue[:count]):
+            examples.setdefault(example.problem, example)
+        queue = queue[count:]
+    return list(examples.values())
 
 
 def answered_wrong(model: Transformer, sampler: Sampler, problems: Sequence[Candidate]) -> list[Counterexample]:
@@ -57,12 +57,12 @@ def answered_wrong(model: Transformer, sampler: Sampler, problems: Sequence[Cand
         batch = sampler.batch(operands, width)
         source = batch.source.to(next(model.parameters()).device)
         written = greedy(model, source, batch.layout, sampler.task.token(SOS)).cpu()
-        for row, said, right in zip(rows, written.tolist(), batch.target[:, 1:].tolist(), strict=True):
-            first = next((place for place, token in enumerate(right) if said[place] != token), None)
+        for row, output, target in zip(rows, written.tolist(), batch.target[:, 1:].tolist(), strict=True):
+            first = next((step for step, token in enumerate(target) if output[step] != token), None)
             if first is not None:
                 text = sampler.task.typed(problems[row].operands, problems[row].zeros)
-                answer, correct = (sampler.task.write(tokens, batch.layout) for tokens in (said, right))
-                examples[row] = Counterexample(text, answer, correct, first, problems[row].zeros)
+                answer, right = (sampler.task.write(tokens, batch.layout) for tokens in (output, target))
+                examples[row] = Counterexample(text, answer, right, first, problems[row].zeros)
     return [examples[row] for row in sorted(examples)]
 
 

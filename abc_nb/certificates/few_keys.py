@@ -13,7 +13,7 @@ from abc_nb.model.attention import softmax_or_zero
 
 
 def mixed(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-    """What queries (N, D) see at the keys `rows` (N, K) of a table under the bias (K, H).
+    """Attention of queries (N, D) to the keys in `rows` (N, K) of a table under the bias (K, H).
 
     The table (R, 2 D + 2 H) has keys, values and the squared lengths of both by head; of queries, keys and values the
     first numbers of all heads come first. Returns the means of values (N, D) and by head, (N, H) each: the lengths of
@@ -21,16 +21,16 @@ def mixed(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor) -> tuple[Ten
     """
     (count, width), (slots, heads) = query.shape, bias.shape
     lost = lost_by(width // heads, slots, query.dtype)
-    plain = query.device.type == "cpu" and not torch.is_grad_enabled()
-    library = compiled.few_keys(width // heads, heads, query.dtype) if plain else None
+    can_compile = query.device.type == "cpu" and not torch.is_grad_enabled()
+    library = compiled.few_keys(width // heads, heads, query.dtype) if can_compile else None
     if library is None:
         return by_torch(query, table, rows, bias, lost)
     if table.shape[1] != 2 * (width + heads) or rows.shape != (count, slots):
         raise TypeError(f"a table {table.shape} and rows {rows.shape} do not fit queries {query.shape}")
-    given = [x.contiguous() for x in (query, table.to(query), rows.long(), bias.to(query))]
-    made = [query.new_empty(count, size) for size in (width, heads, heads, heads)]
-    compiled.call(library, "mix", [*given, *made], count, slots, lost)
-    return tuple(made)
+    inputs = [x.contiguous() for x in (query, table.to(query), rows.long(), bias.to(query))]
+    outputs = [query.new_empty(count, size) for size in (width, heads, heads, heads)]
+    compiled.call(library, "mix", [*inputs, *outputs], count, slots, lost)
+    return tuple(outputs)
 
 
 def lost_by(size: int, keys: int, dtype: torch.dtype) -> float:
@@ -44,11 +44,11 @@ def lost_by(size: int, keys: int, dtype: torch.dtype) -> float:
 
 def by_torch(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, lost: float) -> tuple[Tensor, ...]:
     heads, width = bias.shape[1], query.shape[1]
-    seen = table.index_select(0, rows.flatten()).unflatten(0, rows.shape)
-    logits = by_head(query[:, None] * seen[..., :width], heads) / (width // heads) ** 0.5
+    keys = table.index_select(0, rows.flatten()).unflatten(0, rows.shape)
+    logits = by_head(query[:, None] * keys[..., :width], heads) / (width // heads) ** 0.5
     weights = softmax_or_zero(logits, bias[None], 1)
-    means = (weights.repeat(1, 1, 2 * width // heads) * seen[..., : 2 * width]).sum(1).chunk(2, 1)
-    squares = (weights.repeat(1, 1, 2) * seen[..., 2 * width :]).sum(1).chunk(2, 1)
+    means = (weights.repeat(1, 1, 2 * width // heads) * keys[..., : 2 * width]).sum(1).chunk(2, 1)
+    squares = (weights.repeat(1, 1, 2) * keys[..., 2 * width :]).sum(1).chunk(2, 1)
     spreads = [
         ((square - by_head(mean.square(), heads)).clamp_min(0) + lost * square).sqrt()
         for mean, square in zip(means, squares, strict=True)

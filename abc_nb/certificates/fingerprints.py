@@ -12,17 +12,17 @@ from abc_nb.certificates.contexts import Contexts, Leaf, Node, Token
 
 Fingerprints = np.ndarray  # (contexts,) of 64 bits
 SCRAMBLE = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
-ASKED = 3 * 10**7  # contexts, of which a minute tells whether each has one right token
+MOST_COMPARED = 3 * 10**7  # contexts, for which it takes a minute
 SHARE_STEPS = 2**20  # steps in which shares are told apart
 
 
 def scrambled(numbers: np.ndarray) -> Fingerprints:
     """Each number scrambled, so that different sums of such numbers are different (but for that chance)."""
-    made = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    codes = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in SCRAMBLE:
-        made ^= made >> np.uint64(shift)
-        made *= np.uint64(factor)
-    return made ^ (made >> np.uint64(31))
+        codes ^= codes >> np.uint64(shift)
+        codes *= np.uint64(factor)
+    return codes ^ (codes >> np.uint64(31))
 
 
 def fingerprints(root: Node | Token, columns: Mapping[Leaf, np.ndarray], count: int, one_softmax: bool) -> Fingerprints:
@@ -34,24 +34,24 @@ def fingerprints(root: Node | Token, columns: Mapping[Leaf, np.ndarray], count: 
         tokens = columns.get(root.leaf, np.full(count, root.leaf[1]))
         return scrambled(scrambled(tokens) + np.uint64(root.residue))
     state = fingerprints(root.before, columns, count, one_softmax)
-    for keys in [(*root.own, *root.cross)] if one_softmax else [root.own, root.cross]:
-        seen = [fingerprints(key, columns, count, one_softmax) for _, key in keys]
-        state = scrambled(state + attended(np.array(seen), [bias for bias, _ in keys])) if keys else scrambled(state)
+    for keys in [(*root.self_keys, *root.cross)] if one_softmax else [root.self_keys, root.cross]:
+        codes = [fingerprints(key, columns, count, one_softmax) for _, key in keys]
+        state = scrambled(state + attended(np.array(codes), [bias for bias, _ in keys])) if keys else scrambled(state)
     return state
 
 
 def attended(keys: np.ndarray, biases: Sequence[bytes]) -> Fingerprints:
     """What all heads together see of keys (K, N), each with the bias of every head."""
-    bias = np.stack([np.frombuffer(own, np.float32) for own in biases], 1).astype(float)  # (heads, K)
+    bias = np.stack([np.frombuffer(key_bias, np.float32) for key_bias in biases], 1).astype(float)  # (heads, K)
     patterns, of_head = np.unique(bias, axis=0, return_inverse=True)
     codes = np.array([of_one_head(keys[np.isfinite(row)], row[np.isfinite(row)]) for row in patterns])
-    every = codes[of_head.ravel()] + (np.arange(len(of_head), dtype=np.uint64) << np.uint64(32))[:, None]
-    made: Fingerprints = scrambled(every).sum(0, dtype=np.uint64)
-    return made
+    codes = codes[of_head.ravel()] + (np.arange(len(of_head), dtype=np.uint64) << np.uint64(32))[:, None]
+    total: Fingerprints = scrambled(codes).sum(0, dtype=np.uint64)
+    return total
 
 
 def of_one_head(keys: np.ndarray, bias: np.ndarray) -> Fingerprints:
-    """The same of one head that sees all of these keys."""
+    """What one head sees that all of these keys are open to."""
     if not len(keys):
         return np.zeros(keys.shape[1:], np.uint64)
     weights = np.exp(bias - bias.max())
@@ -62,23 +62,23 @@ def of_one_head(keys: np.ndarray, bias: np.ndarray) -> Fingerprints:
 
 
 def determined(contexts: Contexts) -> bool:
-    """Whether what a step sees decides its token, which any model needs; False where there is too much to ask.
+    """Whether what a step sees decides its token, as any model needs it; False where there are too many contexts.
 
     Steps of several shapes can see the same, and a context can have tokens that its step does not see.
     """
-    if sum(contexts.counts.values()) > ASKED:
+    if sum(contexts.counts.values()) > MOST_COMPARED:
         return False
-    seen, right, one_softmax = list[np.ndarray](), list[np.ndarray](), contexts.config.kind == "decoder-only"
+    codes, right, one_softmax = list[np.ndarray](), list[np.ndarray](), contexts.config.kind == "decoder-only"
     for shape in contexts.shapes:
         for block in contexts.blocks(shape):
             columns = dict(zip(shape.leaves, block.values.T, strict=True))
-            seen.append(fingerprints(shape.root, columns, len(block), one_softmax))
+            codes.append(fingerprints(shape.root, columns, len(block), one_softmax))
             right.append(block.right)
-            if not decided(seen[-1], right[-1]):
+            if not decided(codes[-1], right[-1]):
                 return False
-    return decided(np.concatenate(seen), np.concatenate(right))
+    return decided(np.concatenate(codes), np.concatenate(right))
 
 
-def decided(seen: Fingerprints, tokens: np.ndarray) -> bool:
-    """Whether contexts that are seen alike have one token."""
-    return len(np.unique(seen)) == len(np.unique(scrambled(seen) + tokens.astype(np.uint64)))
+def decided(codes: Fingerprints, tokens: np.ndarray) -> bool:
+    """Whether contexts with the same fingerprint have the same token."""
+    return len(np.unique(codes)) == len(np.unique(scrambled(codes) + tokens.astype(np.uint64)))

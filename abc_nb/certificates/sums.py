@@ -26,9 +26,9 @@ class Sums:
         embedding, root = as_array(model.embedding.weight), np.array(model.config.width**0.5)
         x = problem = self.summed(abs(embedding).max(0) * root, (unit_of(embedding) * unit_of(root)).min(0))
         for layer in model.decoder.layers:
-            seen = [(layer.self_attention, x)]
-            seen += [(layer.cross_attention, problem)] if isinstance(layer, DecoderLayer) else []
-            for attention, keys in seen:
+            attentions = [(layer.self_attention, x)]
+            attentions += [(layer.cross_attention, problem)] if isinstance(layer, DecoderLayer) else []
+            for attention, keys in attentions:
                 x = self.added(x, self.mapped(attention.out, self.mapped(attention.value, keys)))
             up, *_, down = layer.feed_forward
             x = self.added(x, self.mapped(down, self.mapped(up, x)))
@@ -62,15 +62,15 @@ def sees_one(root: Node | Token, together: bool) -> bool:
     """Whether no head sees two keys in any state of a tree; `together`: both attentions are under one softmax."""
     if isinstance(root, Token):
         return True
-    seen = [(*root.own, *root.cross)] if together else [root.own, root.cross]
-    opened = [sum(np.isfinite(np.frombuffer(bias, np.float32)).astype(int) for bias, _ in keys) for keys in seen]
-    parts = (root.before, *(key for keys in seen for _, key in keys))
-    return all(np.max(each) <= 1 for each in opened) and all(sees_one(part, together) for part in parts)
+    softmaxes = [(*root.self_keys, *root.cross)] if together else [root.self_keys, root.cross]
+    counts = [sum(np.isfinite(np.frombuffer(bias, np.float32)).astype(int) for bias, _ in keys) for keys in softmaxes]
+    parts = (root.before, *(key for keys in softmaxes for _, key in keys))
+    return all(np.max(count) <= 1 for count in counts) and all(sees_one(part, together) for part in parts)
 
 
 def as_array(weights: Tensor) -> np.ndarray:
-    found: np.ndarray = weights.detach().cpu().double().numpy()
-    return found
+    array: np.ndarray = weights.detach().cpu().double().numpy()
+    return array
 
 
 def unit_of(numbers: np.ndarray) -> np.ndarray:

@@ -14,48 +14,48 @@ from abc_nb.model.transformer import Transformer
 REMEMBERED = 2**25  # contexts of one shape that are remembered
 
 
-class Alike:
-    """What is settled so far."""
+class TriedContexts:
+    """The contexts that are right for sure, of the first shape of each tree that several shapes have."""
 
     def __init__(self, contexts: Contexts, model: Transformer) -> None:
-        counts, self.tokens = contexts.counts, model.embedding.num_embeddings
+        counts, self.token_count = contexts.counts, model.embedding.num_embeddings
         self.order = sorted(counts, key=counts.__getitem__, reverse=True)
         self.trees = {shape: unnamed(shape) for shape in counts}
-        several = Counter(self.trees.values())
+        shape_counts = Counter(self.trees.values())
         small = [shape for shape in self.order if counts[shape] <= REMEMBERED]
-        small = [shape for shape in small if self.tokens ** (len(shape.leaves) + 1) < LARGEST]
+        small = [shape for shape in small if self.token_count ** (len(shape.leaves) + 1) < LARGEST]
         first = {self.trees[shape]: shape for shape in reversed(small)}
-        self.kept = {shape for tree, shape in first.items() if several[tree] > 1}
+        self.remembered = {shape for tree, shape in first.items() if shape_counts[tree] > 1}
         self.codes: dict[object, list[np.ndarray]] = {}  # of contexts that are right for sure
 
-    def rest(self, shape: Shape, block: Block) -> Block:
-        """The contexts of a block that are not settled."""
-        codes = self.codes.get(self.trees[shape])
-        if shape in self.kept or codes is None:
+    def untried(self, shape: Shape, block: Block) -> Block:
+        """The contexts of a block that are not known to be right."""
+        tried = self.codes.get(self.trees[shape])
+        if shape in self.remembered or tried is None:
             return block
-        if len(codes) > 1:
-            codes[:] = [np.sort(np.concatenate(codes))]
-        if not len(codes[0]):
+        if len(tried) > 1:
+            tried[:] = [np.sort(np.concatenate(tried))]
+        if not len(tried[0]):
             return block
-        asked = self.code(block)
-        place = np.searchsorted(codes[0], asked).clip(max=len(codes[0]) - 1)
-        return block.part(np.flatnonzero(codes[0][place] != asked))
+        codes = self.code(block)
+        indices = np.searchsorted(tried[0], codes).clip(max=len(tried[0]) - 1)
+        return block.part(np.flatnonzero(tried[0][indices] != codes))
 
     def add(self, shape: Shape, block: Block, sure: np.ndarray) -> None:
-        """Remember which contexts of a block are right for `sure`."""
-        if shape in self.kept:
+        """Remember the contexts of a block that are right for sure; `sure` says which."""
+        if shape in self.remembered:
             self.codes.setdefault(self.trees[shape], []).append(self.code(block)[sure])
 
     def code(self, block: Block) -> np.ndarray:
         """One number for each context with its right token."""
         code = np.zeros(len(block), np.int64)
         for column in (*block.values.T, block.right):
-            code = code * self.tokens + column
+            code = code * self.token_count + column
         return code
 
 
 def unnamed(shape: Shape) -> tuple[object, ...]:
-    """The tree of a shape and its leaves, with places numbered from the lowest one on that is seen."""
+    """The tree of a shape and its leaves, with places numbered from the lowest one that is seen."""
     places = sorted({place for kind, _, place in shape.leaves if kind in ("digit", "output")})
     names = {place: number for number, place in enumerate(places)}
     return shape.root.renamed(names), tuple(Token(leaf, 0).renamed(names).leaf for leaf in shape.leaves)
