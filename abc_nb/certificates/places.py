@@ -1,7 +1,6 @@
 """Shapes and contexts of outputs that follow the places of numbers or lists: see `reach` for the proof."""
 
 from abc import abstractmethod
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import product
@@ -11,7 +10,7 @@ import numpy as np
 from abc_nb.certificates import walks
 from abc_nb.certificates.contexts import Block, Context, Contexts, Kind, Leaf, Node, Place, Shape, Site, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first
-from abc_nb.certificates.reach import MARGIN, Unrolled, furthest, period
+from abc_nb.certificates.reach import BEYOND_OFFSET, Unrolled, furthest, period
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.automaton import certified_automaton
@@ -24,12 +23,12 @@ from abc_nb.problems.tasks import Task, Width, single
 class PlaceContexts(Contexts):
     """The contexts of outputs that follow places; the automaton says what lower places mean for higher ones."""
 
-    near: int  # so many places around its landmarks a step sees
+    radius: int  # so many places around its landmarks a step sees
     ends = False  # whether an answer ends at the first place from which on there are zeros alone
     narrowest = 1  # width of all problems
 
-    def __init__(self, config: ModelConfig, task: Task, token: Callable[[str], int], start: str, end: str) -> None:
-        """`token` gives the tokens of symbols, as of those that stand before the first output and are the last one."""
+    def __init__(self, config: ModelConfig, task: Task, token_of: Callable[[str], int], start: str, end: str) -> None:
+        """The symbol `start` stands before the first output, and `end` is the last output."""
         self.config, self.task, self.automaton = config, task, certified_automaton(task.rule)
         grows = self.automaton.grows if self.ends or task.pads else 0
         if grows > task.grows:
@@ -37,7 +36,7 @@ class PlaceContexts(Contexts):
                 f"no certificate: a result of {task.title} can have {grows} more place{'s' * (grows > 1)} than its "
                 f"operands, and its rule says {task.grows}"
             )
-        self.token, self.start, self.end = token, start, token(end)
+        self.token_of, self.start, self.end = token_of, start, token_of(end)
         self.unrolled = lru_cache(maxsize=256)(self.trees)
 
     @abstractmethod
@@ -46,16 +45,17 @@ class PlaceContexts(Contexts):
 
     def trees(self, width: Width, phase: int) -> Unrolled:
         """The trees of a width; the index begins `phase` places further on."""
-        return Unrolled(self.config, self.task, self.layout(width), self.near, phase, self.token, self.start)
+        return Unrolled(self.config, self.task, self.layout(width), self.radius, phase, self.token_of, self.start)
 
     @abstractmethod
     def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
-        """Which digits each place can hold, with any number of `zeros` in front or with none."""
+        """Which digits each place can hold; without `zeros` in front of a number if that is possible."""
 
     def step(self, site: Site, phase: int = 0) -> tuple[Node, list[Kind], list[int]]:
         """The tree of a step, which digits each place can hold, and the places that its shape keeps.
 
-        These are all up to the last one that is seen or asked for; of those in between that hold any digits, `settled`.
+        It keeps all up to the last one that is seen or asked for, but of a run of unseen places with any digits only
+        the first `Automaton.settled`.
         """
         unrolled, kinds = self.unrolled(site[0], phase), self.kinds(site[0])
         root = unrolled.root(site[1])
@@ -70,12 +70,11 @@ class PlaceContexts(Contexts):
     def shape(self, site: Site, phase: int = 0) -> Shape:
         """The shape of a step; its leaves number the places that are kept."""
         root, kinds, kept = self.step(site, phase)
-        leaves: list[Leaf] = sorted(leaf for leaf in root.leaves if leaf[0] == "factor")
-        shown, places = defaultdict[int, list[int]](list), []
-        for kind, operand, place in root.leaves:
-            shown[place] += [operand] * (kind == "digit")
+        leaves, places = sorted(leaf for leaf in root.leaves if leaf[0] == "factor"), list[Place]()
+        operands = range(self.task.rule.long_operands)
         for number, place in enumerate(kept):
-            digits, output = tuple(sorted(shown[place])), ("output", 0, place) in root.leaves
+            digits = tuple(operand for operand in operands if ("digit", operand, place) in root.leaves)
+            output = ("output", 0, place) in root.leaves
             places.append(Place(kinds[place], digits, output, place == site[1], self.can_end(kinds[place])))
             leaves += [("digit", operand, number) for operand in digits] + [("output", 0, number)] * output
         label = self.end if site[1] == len(kinds) else None
@@ -143,17 +142,17 @@ class NumberContexts(PlaceContexts):
             raise InputError(
                 f"no certificate for problems written {sampler.arrangement}: its contexts go from the units up"
             )
-        self.sampler, self.near, task = sampler, furthest(config.bias) + MARGIN, sampler.task
+        self.sampler, self.radius, task = sampler, furthest(config.bias) + BEYOND_OFFSET, sampler.task
         index = period(config.position)
         super().__init__(config, task, task.token, SOS, EOS)
-        self.apart = 2 * self.near * config.decoder_layers + self.automaton.settled() + 1 + index
+        self.gap = 2 * self.radius * config.decoder_layers + self.automaton.settled() + 1 + index
         self.narrowest = single(task.width(1, sampler.regime))
-        self.widest = max(self.narrowest + index - 1, 2 * self.apart)
+        self.widest = max(self.narrowest + index - 1, 2 * self.gap)
         self.facts = {"arrangement": sampler.arrangement, "narrowest": self.narrowest}
-        most = f"W - {task.grows}" if task.grows else "W"
         covered = f"the list has exactly W {task.unit}."
         if task.pads:
-            covered = f"operands of up to {most} digits, with any number of zeros in front. "
+            places = f"W - {task.grows}" if task.grows else "W"
+            covered = f"operands of up to {places} digits, with any number of zeros in front. "
             covered += "Numbers that are typed without them are given zeros up to the width."
         self.statement = (
             f"Greedy decoding writes every token right for every problem of {task.title} in base {task.base} at every "
@@ -165,31 +164,28 @@ class NumberContexts(PlaceContexts):
 
     def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
         """All digits, and above them zeros where results alone can need a place; without zeros in front, no zeros."""
-        every: list[Kind] = ["any"] * (single(width) - self.task.grows)
+        kinds: list[Kind] = ["any"] * (single(width) - self.task.grows)
         if not zeros and single(width) > self.narrowest and self.task.pads:
-            every[-1] = "highest"
-        return every + [(*range(self.task.rule.long_operands),)] * self.task.grows
+            kinds[-1] = "highest"
+        return kinds + [(*range(self.task.rule.long_operands),)] * self.task.grows
 
     def sites(self) -> Iterator[Site]:
         """All steps of the narrowest widths, one for each residue; of wider ones those that are near both ends."""
         for width in range(self.narrowest, self.widest + 1):
-            further = width - self.narrowest >= period(self.config.position)
+            all_steps = width - self.narrowest < period(self.config.position)
             for step in range(self.layout(width).target_length):
-                if not further or max(step, width - step) <= self.apart:
+                if all_steps or max(step, width - step) <= self.gap:
                     yield width, step
-
-    def steps(self, widths: Iterable[Width]) -> Iterator[Site]:
-        """All steps of some widths."""
-        return ((width, step) for width in widths for step in range(self.layout(width).target_length))
 
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         return shortest_first(model, self.sampler, self.candidates(wrong))
 
-    def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
+    def in_training(self, shapes: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """Lowest steps first. Training starts the index at any residue: then lower places may show a shape, too."""
-        in_training = super().in_training(wanted)
-        for site, phase in product(self.steps(self.sampler.widths), range(self.config.position.phases())):
-            shape = self.shape(site, phase)
-            if shape in in_training:
-                in_training[shape].append(site)
-        return {shape: sorted(sites, key=lambda site: site[::-1]) for shape, sites in in_training.items()}
+        sites = super().in_training(shapes)
+        for width, phase in product(self.sampler.widths, range(self.config.position.phases())):
+            for step in range(self.layout(width).target_length):
+                shape = self.shape((width, step), phase)
+                if shape in sites:
+                    sites[shape].append((width, step))
+        return {shape: sorted(of_shape, key=lambda site: site[::-1]) for shape, of_shape in sites.items()}

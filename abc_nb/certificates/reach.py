@@ -39,7 +39,7 @@ from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import Task
 
-MARGIN = 2  # places that a key can be further away than its offset: the token on either side of an operand
+BEYOND_OFFSET = 2  # places that a key can be further away than its offset: the token on either side of an operand
 FURTHEST = 64  # columns: no certificate is tried for lines that are further away
 
 
@@ -82,50 +82,51 @@ class Unrolled:
     config: ModelConfig
     task: Task
     layout: Layout
-    near: int  # so many places around its landmarks a step sees
+    radius: int  # so many places around its landmarks a step sees
     phase: int  # where the index starts to count, in places
-    token: Callable[[str], int]  # of a symbol
+    token_of: Callable[[str], int]  # of a symbol
     start: str  # the symbol before the first output
 
     def __post_init__(self) -> None:
-        config, layout, self.known = self.config, self.layout, dict[tuple[str, int, int], Node | Token]()
+        config, layout, self.cache = self.config, self.layout, dict[tuple[str, int, int], Node]()
         self.landmarks = (0, *(operand.places for operand in layout.operands[: self.task.rule.long_operands]))
         counted, residues, stride = config.source_index, period(config.position), layout.operands[0].stride
         self.source_index = ((layout.source_index(counted) + self.phase * stride) % residues).tolist()
         self.target_index = ((layout.target_index(counted) + self.phase) % residues).tolist()
-        self.rows = [
+        self.open_keys = [
             {name: keys_by_query(config, layout, name, layer) for name in config.attentions}
             for layer in range(config.decoder_layers)
         ]
 
     @cached_property
-    def columns(self) -> list[Leaf]:
+    def source(self) -> list[Leaf]:
         """What stands at each source column: a symbol's token, a digit (operand, place) or a short factor's digit."""
         leaves: list[Leaf] = [("", 0, 0)] * self.layout.source_length
         for column, symbol in self.layout.symbols:
-            leaves[column] = ("token", self.token(symbol), 0)
+            leaves[column] = ("token", self.token_of(symbol), 0)
         rule = self.task.rule
         for number, operand in enumerate(self.layout.operands):
-            short = number >= rule.long_operands  # that of one digit can stand at every place
+            short = number >= rule.long_operands  # a factor of one digit can stand at every place
             for place, column in enumerate(operand.columns.tolist()):
                 leaves[column] = ("factor", 0, place % rule.short_digits) if short else ("digit", number, place)
         return leaves
 
-    def keys(self, name: Attention, layer: int, query: int, *place: int) -> tuple[tuple[bytes, Node | Token], ...]:
-        """The open keys of a query of a layer, which may stand at a place: the bias of every head, and the key's tree.
+    def keys(self, name: Attention, layer: int, query: int, *places: int) -> tuple[tuple[bytes, Node | Token], ...]:
+        """The open keys of a query of a layer: the bias of every head, and the key's tree.
 
-        InputError for a key that is far from the units, from the query's place and from the highest places.
+        The query's place is the last argument, if it has one. InputError for a key that is far from the units, from the
+        query's place and from the highest places.
         """
-        opened, below = [], self.node if name == "self" else self.problem
-        for key, bias in self.rows[layer - 1][name][query]:
-            kind, _, at = ("digit", 0, key) if name == "self" else self.columns[key]
-            if kind == "digit" and all(abs(at - landmark) > self.near for landmark in (*place, *self.landmarks)):
+        keys, below = [], self.node if name == "self" else self.problem
+        for key, bias in self.open_keys[layer - 1][name][query]:
+            kind, _, place = ("digit", 0, key) if name == "self" else self.source[key]
+            if kind == "digit" and all(abs(place - landmark) > self.radius for landmark in (*places, *self.landmarks)):
                 raise InputError(
                     "no certificate for this bias: a line moves by another distance than one place a step, so that "
                     "what an output looks at grows apart with the length"
                 )
-            opened.append((bias, below(layer - 1, key)))
-        return tuple(opened)
+            keys.append((bias, below(layer - 1, key)))
+        return tuple(keys)
 
     def root(self, step: int) -> Node:
         """The tree of a step's last state."""
@@ -136,24 +137,24 @@ class Unrolled:
     def node(self, layer: int, step: int) -> Node | Token:
         """The tree of a state; of layer 0 the embedded input alone, which is the token before the one to predict."""
         if layer == 0:
-            leaf = ("output", 0, step - 1) if step else ("token", self.token(self.start), 0)
+            leaf = ("output", 0, step - 1) if step else ("token", self.token_of(self.start), 0)
             return Token(leaf, self.target_index[step])
-        where = ("answer", layer, step)
-        if where not in self.known:
-            own, cross = self.keys("self", layer, step, step), self.keys("cross", layer, step, step)
-            self.known[where] = Node(layer, self.node(layer - 1, step), own, cross)
-        return self.known[where]
+        name = ("answer", layer, step)
+        if name not in self.cache:
+            self_keys, cross = self.keys("self", layer, step, step), self.keys("cross", layer, step, step)
+            self.cache[name] = Node(layer, self.node(layer - 1, step), self_keys, cross)
+        return self.cache[name]
 
     def problem(self, layer: int, column: int) -> Node | Token:
         """The tree of a source column's state; without source attention the embedded token in every layer."""
-        if layer == 0 or "source" not in self.rows[0]:
-            return Token(self.columns[column], self.source_index[column])
-        where = ("problem", layer, column)
-        if where not in self.known:
-            kind, _, place = self.columns[column]
-            own = self.keys("source", layer, column, *([place] if kind == "digit" else []))
-            self.known[where] = Node(layer, self.problem(layer - 1, column), own, ())
-        return self.known[where]
+        if layer == 0 or "source" not in self.config.attentions:
+            return Token(self.source[column], self.source_index[column])
+        name = ("problem", layer, column)
+        if name not in self.cache:
+            kind, _, place = self.source[column]
+            self_keys = self.keys("source", layer, column, *([place] if kind == "digit" else []))
+            self.cache[name] = Node(layer, self.problem(layer - 1, column), self_keys, ())
+        return self.cache[name]
 
 
 def keys_by_query(config: ModelConfig, layout: Layout, name: Attention, layer: int) -> list[list[tuple[int, bytes]]]:
@@ -161,15 +162,14 @@ def keys_by_query(config: ModelConfig, layout: Layout, name: Attention, layer: i
     keys = config.bias.open_keys(layout, name, layer)
     if keys is None:
         raise unbounded_error("this bias, where a head is open to every key")
-    return [[(key, value.tobytes()) for _, key, value in row] for row in by_query(keys, config.heads)]
+    return [[(key, bias.tobytes()) for _, key, bias in row] for row in by_query(keys, config.heads)]
 
 
 def by_query(keys: OpenKeys, heads: int) -> list[list[tuple[int, int, np.ndarray]]]:
     """The open keys of each query: the slot, the key and the bias of every head, (heads,)."""
-    value = keys.value.expand(heads, -1, -1).permute(1, 2, 0).numpy()
-    queries, slots = np.nonzero((value > CLOSED).any(2))
-    chosen = zip(slots.tolist(), keys.index.numpy()[queries, slots].tolist(), value[queries, slots], strict=True)
-    rows: list[list[tuple[int, int, np.ndarray]]] = [[] for _ in value]
-    for query, each in zip(queries.tolist(), chosen, strict=True):
-        rows[query].append(each)
+    bias = keys.value.expand(heads, -1, -1).permute(1, 2, 0).numpy()
+    queries, slots = np.nonzero((bias > CLOSED).any(2))
+    indices, rows = keys.index.numpy()[queries, slots], [list[tuple[int, int, np.ndarray]]() for _ in bias]
+    for query, slot, index, value in zip(queries, slots.tolist(), indices.tolist(), bias[queries, slots], strict=True):
+        rows[query].append((slot, index, value))
     return rows

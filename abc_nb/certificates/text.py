@@ -58,10 +58,10 @@ class SpanContexts(PlaceContexts):
         super().__init__(config, pattern.task, VOCABULARY.index, EQUALS, END)
         self.pattern = pattern
         numbers = range(self.task.rule.long_operands)
-        ending = numbers if len(numbers) > 1 or self.task.grows else ()  # else the answer ends where the number does
-        empty = [(), *((number,) for number in ending)]
-        settled, self.near = max(map(self.automaton.settled, empty)), furthest(lines)
-        self.apart = 2 * self.near * layers + settled + 2
+        ended = numbers if len(numbers) > 1 or self.task.grows else ()  # else the answer ends where the number does
+        settled = max(map(self.automaton.settled, [(), *((number,) for number in ended)]))
+        self.radius = furthest(lines)
+        self.gap = 2 * self.radius * layers + settled + 2
         self.facts = {"form": pattern.form}
         self.statement = (
             f"Greedy decoding writes the answer to every problem of {self.task.title} right that stands in a text as "
@@ -70,7 +70,7 @@ class SpanContexts(PlaceContexts):
 
     @classmethod
     def of(cls, model: Transformer, pattern: Pattern) -> Self:
-        """Those of a language model that knows the pattern; InputError where its problems have several positions."""
+        """The contexts of a language model that knows the pattern; InputError if a problem has several positions."""
         bias, config = model.config.bias, model.config
         if bias.period != 1 or type(config.position) not in (NoPosition, Rotary):
             raise InputError("no certificate: a problem must stand at one position, which is rotary or none")
@@ -86,18 +86,18 @@ class SpanContexts(PlaceContexts):
         return [tuple(number for number, length in enumerate(long) if place >= length) or "any" for place in places]
 
     def sites(self) -> Iterator[Site]:
-        """Of every length at which some step's landmarks can be near each other, those steps."""
-        longest = (1 + self.task.rule.long_operands) * self.apart
+        """All steps whose landmarks are near each other, for all lengths at which there is such a step."""
+        longest = (1 + self.task.rule.long_operands) * self.gap
         choices = [[self.task.rule.short_digits] if short else range(1, longest + 1) for short in self.pattern.short]
-        for lengths in sorted(product(*choices), key=lambda own: (sum(own), own)):
+        for lengths in sorted(product(*choices), key=lambda lengths: (sum(lengths), lengths)):
             width: Width = (lengths[0], lengths[1]) if len(lengths) == 2 else lengths[0]
             for step in range(len(self.kinds(width)) + 1):
-                marks = sorted([0, step, *lengths[: self.task.rule.long_operands]])
-                if max(second - first for first, second in pairwise(marks)) <= self.apart:
+                landmarks = sorted([0, step, *lengths[: self.task.rule.long_operands]])
+                if max(second - first for first, second in pairwise(landmarks)) <= self.gap:
                     yield width, step
 
     def problem(self, shape: Shape, context: Context, site: Site, zeros: bool = True) -> list[Digits] | None:
-        """The numbers of a problem that holds a context, without what stands in front of them on a walk."""
+        """The numbers of a problem that holds a context, each cut to its own length."""
         operands = super().problem(shape, context, site, zeros)
         if operands is None:
             return None
@@ -105,23 +105,23 @@ class SpanContexts(PlaceContexts):
 
     def written(self, operands: Sequence[Digits]) -> list[str]:
         """The numbers of a problem as they are typed."""
-        pairs = enumerate(operands)
-        return ["".join(map(str, from_left(self.task.rule, number, digits[0]))) for number, digits in pairs]
+        numbers = (from_left(self.task.rule, number, digits[0]) for number, digits in enumerate(operands))
+        return ["".join(map(str, digits)) for digits in numbers]
 
     def problems(self, wrong: Wrong) -> list[list[str]]:
         """The numbers of problems that hold wrong contexts, the shortest problems first."""
-        problems = filter(self.pattern.possible, (self.written(one.operands) for one in self.candidates(wrong)))
+        problems = filter(self.pattern.possible, (self.written(problem.operands) for problem in self.candidates(wrong)))
         return sorted(problems, key=lambda numbers: sum(map(len, numbers)))
 
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
-        """Those that the model gets wrong when they stand alone, which is what it does in any text."""
+        """The problems that the model gets wrong when they stand alone: it writes the same answers in any text."""
         examples, writer = dict[str, Counterexample](), Writer(in_float64(model))
         for operands in self.problems(wrong)[: 2 * COUNTEREXAMPLES_SOUGHT]:
             text, right = self.pattern.problem(operands), self.pattern.answer(operands)
-            said = writer.answer(text)
-            if said != right and text not in examples:
-                first = next(at for at, pair in enumerate(zip_longest(said, right)) if pair[0] != pair[1])
-                answer, correct = (self.pattern.said(digits or "?") for digits in (said, right))
+            written = writer.answer(text)
+            if written != right and text not in examples:
+                first = next(step for step, pair in enumerate(zip_longest(written, right)) if pair[0] != pair[1])
+                answer, correct = (self.pattern.said(digits or "?") for digits in (written, right))
                 examples[text] = Counterexample(text, answer, correct, first, False)
         return [*examples.values()][:COUNTEREXAMPLES_SOUGHT]
 
