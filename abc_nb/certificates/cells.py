@@ -151,38 +151,39 @@ class Cells:
         )
 
     def situation(
-        self, cell: WrittenCell, shown: Mapping[ReadKey, Hashable], cells: Mapping[Offset, Hashable]
+        self, cell: WrittenCell, variables: Mapping[ReadKey, Hashable], cells: Mapping[Offset, Hashable]
     ) -> Situation:
-        """What must hold of the variables that are `shown` at a cell, by key, and of the `cells` among them."""
+        """What must hold of the `variables` that are shown at a cell, by key, and of the `cells` among them."""
         patterns = {offset: self.pattern_at(cell, offset) for offset in cells}
-        factors = {at: self.factor(at, pattern, cells[at], shown) for at, pattern in patterns.items() if pattern}
-        beside = {hidden for factor in factors.values() for _, key in factor.reads if (hidden := hidden_cell(key))}
-        variables = {*shown.values()}
+        factors = {o: self.factor(o, pattern, cells[o], variables) for o, pattern in patterns.items() if pattern}
+        keys = [key for factor in factors.values() for _, key in factor.reads if isinstance(key, tuple)]
+        hidden = {(key[1], key[2]) for key in keys if key[0] == OUTPUT}
+        shown = {*variables.values()}
         alone = tuple(
-            (factor._replace(reads=tuple(read for read in factor.reads if read[1] in variables)),)
+            (factor._replace(reads=tuple(read for read in factor.reads if read[1] in shown)),)
             for factor in factors.values()
         )
-        return (*alone, *(self.group(cell, offset, shown, factors) for offset in sorted(beside)))
+        return (*alone, *(self.group(cell, offset, variables, factors) for offset in sorted(hidden)))
 
     def factor(
-        self, offset: Offset, pattern: CellPattern, variable: Hashable, shown: Mapping[ReadKey, Hashable]
+        self, offset: Offset, pattern: CellPattern, variable: Hashable, variables: Mapping[ReadKey, Hashable]
     ) -> Factor:
         keys = ((number, key_of(self.rule, address, offset)) for number, address in enumerate(self.rule.reads))
-        return Factor(pattern, tuple((n, shown.get(key, key)) for n, key in keys if pattern[n]), variable)
+        return Factor(pattern, tuple((n, variables.get(key, key)) for n, key in keys if pattern[n]), variable)
 
     def group(
-        self, cell: WrittenCell, offset: Offset, shown: Mapping[ReadKey, Hashable], factors: Mapping[Offset, Factor]
+        self, cell: WrittenCell, offset: Offset, variables: Mapping[ReadKey, Hashable], factors: Mapping[Offset, Factor]
     ) -> Group:
         """The factors of a hidden cell and of the shown ones that read it, without what only one of them reads."""
         pattern, key = self.pattern_at(cell, offset), (OUTPUT, *offset)
         assert pattern is not None
-        group = [self.factor(offset, pattern, key, shown)]
+        group = [self.factor(offset, pattern, key, variables)]
         group += [factor for factor in factors.values() if any(variable == key for _, variable in factor.reads)]
         counts = Counter(v for factor in group for v in {*(variable for _, variable in factor.reads), factor.cell})
-        kept = [v for v, count in counts.items() if count > 1 or isinstance(v, int)]
-        names = {v: BESIDE if v == key else v if isinstance(v, int) else f"hidden {n}" for n, v in enumerate(kept)}
+        shared = [v for v, count in counts.items() if count > 1 or isinstance(v, int)]
+        names = {v: BESIDE if v == key else v if isinstance(v, int) else f"hidden {n}" for n, v in enumerate(shared)}
         return tuple(
-            Factor(pattern, tuple((n, names[v]) for n, v in reads if v in kept), names.get(variable, variable))
+            Factor(pattern, tuple((n, names[v]) for n, v in reads if v in shared), names.get(variable, variable))
             for pattern, reads, variable in group
         )
 
@@ -191,13 +192,13 @@ class Cells:
         mask = np.ones(len(next(iter(values.values()))), bool)
         for group in situation:
             indices = np.flatnonzero(mask)
-            beside: np.ndarray | None = None
+            compatible: np.ndarray | None = None
             for variables, table in zip(*self.joined(group), strict=True):
                 index = tuple(values[variable][indices] for variable in variables)
                 part = table[index] if index else np.broadcast_to(table, (len(indices), *table.shape))
-                beside = part if beside is None else beside & part
-            if beside is not None:
-                mask[indices] = beside if beside.ndim == 1 else beside.any(1)
+                compatible = part if compatible is None else compatible & part
+            if compatible is not None:
+                mask[indices] = compatible if compatible.ndim == 1 else compatible.any(1)
         return mask
 
     def tables_of(self, group: Group) -> Tables:
@@ -207,12 +208,6 @@ class Cells:
         """
         variables = [(*(variable for _, variable in factor.reads), factor.cell) for factor in group]
         return join(variables, [self.relations[f.pattern].table([n for n, _ in f.reads]) for f in group])
-
-
-def hidden_cell(variable: Hashable) -> Offset | None:
-    """How far away the cell stands that a variable is, if it is one that is not shown."""
-    cell = isinstance(variable, tuple) and len(variable) == 3 and variable[0] == OUTPUT
-    return (variable[1], variable[2]) if cell and isinstance(variable, tuple) else None
 
 
 def join(variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]) -> Tables:
@@ -227,15 +222,15 @@ def join(variables: Sequence[tuple[Hashable, ...]], tables: Sequence[np.ndarray]
     for group in groups:
         members = tuple(dict.fromkeys(variable for number in group for variable in variables[number]))
         shown = [variable for variable in members if isinstance(variable, int)]
-        last = [BESIDE] * (BESIDE in members)
+        beside = [BESIDE] * (BESIDE in members)
         sizes = {v: size for n in group for v, size in zip(variables[n], tables[n].shape, strict=True)}
-        if prod(sizes[variable] for variable in (*shown, *last)) > JOINED or all(tables[n].all() for n in group):
+        if prod(sizes[variable] for variable in (*shown, *beside)) > JOINED or all(tables[n].all() for n in group):
             continue  # all is possible
         letters = {variable: number for number, variable in enumerate(members)}
         operands: list[Any] = []
         for number in group:
             operands += [tables[number].astype(np.float32), [letters[variable] for variable in variables[number]]]
-        joined = np.einsum(*operands, [letters[variable] for variable in (*shown, *last)], optimize=True)
+        joined = np.einsum(*operands, [letters[variable] for variable in (*shown, *beside)], optimize=True)
         names.append([*shown])
         results.append(joined > 0)
     return names, results

@@ -192,7 +192,7 @@ def results_of(
     check_finite(model)
     tried, results = TriedContexts(contexts, model), list[Result]()
     margins = Margins(Rounding(in_float64(model)), contexts, torch.get_num_threads())
-    kept = 0  # wrong contexts of the shapes before
+    wrong_kept = 0  # of the shapes before
     with one_thread(), evaluating(model):  # PyTorch has one; `States` splits contexts among several itself
         for shape in tried.order:
             result = Result(shape)
@@ -205,8 +205,8 @@ def results_of(
                     result.add(untried, margin, left)
                     tried.add(shape, untried, left > 0)
                 count(len(block))
-                if kept + len(result.examples) >= enough:
+                if wrong_kept + len(result.examples) >= enough:
                     return results
-            kept += len(result.examples)
+            wrong_kept += len(result.examples)
             count(contexts.counts[shape] - result.contexts)
     return [result for result in results if result.contexts]

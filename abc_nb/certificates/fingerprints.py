@@ -57,8 +57,8 @@ def of_one_head(keys: np.ndarray, bias: np.ndarray) -> Fingerprints:
     weights = np.exp(bias - bias.max())
     equal = keys[:, None] == keys  # (K, K, N)
     shares = np.einsum("j,ijn->in", weights, equal) / weights.sum()
-    first = equal.argmax(1) == np.arange(len(keys))[:, None]
-    return np.where(first, scrambled(keys + scrambled(np.rint(SHARE_STEPS * shares))), 0).sum(0, dtype=np.uint64)
+    is_first = equal.argmax(1) == np.arange(len(keys))[:, None]
+    return np.where(is_first, scrambled(keys + scrambled(np.rint(SHARE_STEPS * shares))), 0).sum(0, dtype=np.uint64)
 
 
 def determined(contexts: Contexts) -> bool:

@@ -59,26 +59,26 @@ class PlaceContexts(Contexts):
         """
         unrolled, kinds = self.unrolled(site[0], phase), self.kinds(site[0])
         root = unrolled.root(site[1])
-        seen = {place for kind, _, place in root.leaves if kind != "factor"} | ({site[1]} - {len(kinds)})
-        kept, unseen = list[int](), 0
-        for place in range(max(seen, default=-1) + 1):
-            unseen = unseen + 1 if place not in seen and kinds[place] == "any" else 0
+        seen_places = {place for kind, _, place in root.leaves if kind != "factor"} | ({site[1]} - {len(kinds)})
+        kept_places, unseen = list[int](), 0
+        for place in range(max(seen_places, default=-1) + 1):
+            unseen = unseen + 1 if place not in seen_places and kinds[place] == "any" else 0
             if unseen <= self.automaton.settled():
-                kept.append(place)
-        return root, kinds, kept
+                kept_places.append(place)
+        return root, kinds, kept_places
 
     def shape(self, site: Site, phase: int = 0) -> Shape:
         """The shape of a step; its leaves number the places that are kept."""
-        root, kinds, kept = self.step(site, phase)
+        root, kinds, kept_places = self.step(site, phase)
         leaves, places = sorted(leaf for leaf in root.leaves if leaf[0] == "factor"), list[Place]()
         operands = range(self.task.rule.long_operands)
-        for number, place in enumerate(kept):
+        for number, place in enumerate(kept_places):
             digits = tuple(operand for operand in operands if ("digit", operand, place) in root.leaves)
             output = ("output", 0, place) in root.leaves
             places.append(Place(kinds[place], digits, output, place == site[1], self.can_end(kinds[place])))
             leaves += [("digit", operand, number) for operand in digits] + [("output", 0, number)] * output
         label = self.end if site[1] == len(kinds) else None
-        names = {place: number for number, place in enumerate(kept)}
+        names = {place: number for number, place in enumerate(kept_places)}
         return Shape(root.renamed(names), tuple(leaves), label, tuple(places))
 
     def can_end(self, kind: Kind) -> bool:
@@ -95,15 +95,15 @@ class PlaceContexts(Contexts):
             yield Block(block.values, right)
 
     def tokens(self, batch: Batch, site: Site, leaf: Leaf) -> np.ndarray:
-        (kind, number, place), kept = leaf, self.step(site)[2]
+        (kind, number, place), kept_places = leaf, self.step(site)[2]
         if kind == "output":
-            return batch.target[:, kept[place] + 1].numpy()
-        operand, place = (-1, place) if kind == "factor" else (number, kept[place])
+            return batch.target[:, kept_places[place] + 1].numpy()
+        operand, place = (-1, place) if kind == "factor" else (number, kept_places[place])
         return batch.source[:, batch.layout.operands[operand].columns[place]].numpy()
 
     def problem(self, shape: Shape, context: Context, site: Site, zeros: bool = True) -> list[Digits] | None:
         """The operands of a problem that holds a context; with any number of `zeros` in front or with none."""
-        kept, (values, right), step = self.step(site)[2], context, site[1]
+        kept_places, (values, right), step = self.step(site)[2], context, site[1]
         kinds = self.kinds(site[0], zeros)
         fixed = {place: {("left", 0): 1} for place, kind in enumerate(kinds[:step]) if self.can_end(kind)}
         if shape.label is None:
@@ -113,7 +113,7 @@ class PlaceContexts(Contexts):
             if kind == "factor":
                 factor[place] = value
             else:
-                fixed.setdefault(kept[place], {})[kind, number] = value
+                fixed.setdefault(kept_places[place], {})[kind, number] = value
         path = walks.shortest(self.automaton, kinds, fixed, factor)
         if path is None:
             return None

@@ -100,8 +100,8 @@ class Rounding:
 
     def scale(self, norm: nn.Module) -> tuple[Tensor, Tensor]:
         """What a LayerNorm multiplies states by and adds to them (D,); without one they stay as they are."""
-        one = torch.ones_like(self.weight[0]).double()
-        return (norm.weight.double(), norm.bias.double()) if isinstance(norm, nn.LayerNorm) else (one, 0 * one)
+        ones = torch.ones_like(self.weight[0]).double()
+        return (norm.weight.double(), norm.bias.double()) if isinstance(norm, nn.LayerNorm) else (ones, 0 * ones)
 
     def longest(self, norm: nn.Module, states: Tensor, errors: Tensor) -> float:
         """No state is longer after a LayerNorm, before its scale; a power of two without one, so that few differ."""
@@ -159,10 +159,10 @@ class Rounding:
         size, mean, root = self.width, mean[:, 0], root[:, 0]
         length = (size * (mean**2 + root**-2)).sqrt() * SLACK + 2 * error
         least = 1 / root / SLACK - 2 * error / size**0.5
-        part = self.gamma(4 * size + 16) * (length / least) ** 2 / size
-        scale = part / 2 + part**2 + FUNCTION * self.u  # of 1 / sqrt(1 + part)
+        relative = self.gamma(4 * size + 16) * (length / least) ** 2 / size
+        scale = relative / 2 + relative**2 + FUNCTION * self.u  # of 1 / sqrt(1 + relative)
         off = (error + self.gamma(size + 12) * length) / least + size**0.5 * scale
-        return y, torch.where((least > 0) & (part < STEADY), off * SLACK, torch.inf)
+        return y, torch.where((least > 0) & (relative < STEADY), off * SLACK, torch.inf)
 
     def mapped(self, linear: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], parts: int = 1) -> Tensor:
         """How far the parts of a map's values for normed states can be off: (N, parts)."""

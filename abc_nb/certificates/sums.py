@@ -35,10 +35,10 @@ class Sums:
         logits = self.mapped(model.head, x)
         self.unit = float(self.added(logits, logits)[1].min())  # each logit is a whole multiple of it
 
-    def summed(self, most: np.ndarray, unit: np.ndarray) -> Numbers:
+    def summed(self, largest: np.ndarray, unit: np.ndarray) -> Numbers:
         with np.errstate(all="ignore"):  # where the unit is too small for float64 there is no proof
-            self.units = float(np.maximum(self.units, (most / unit).max()))
-        return most, unit
+            self.units = float(np.maximum(self.units, (largest / unit).max()))
+        return largest, unit
 
     def mapped(self, linear: nn.Linear, x: Numbers) -> Numbers:
         weight, bias = as_array(linear.weight), as_array(linear.bias)

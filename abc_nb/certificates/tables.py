@@ -101,14 +101,14 @@ class Steps:
         What decides the cell has its name in `names` alone: on a diagonal its row's digit is one of a column, too, and
         in a narrow table a cell of the row above is the second token before.
         """
-        lines, opened = self.opened[name]
+        lines, keys = self.opened[name]
         values, names = dict[int, np.ndarray](), dict(names)
-        for slot, key, value in opened[step]:
+        for slot, key, value in keys[step]:
             if key not in names:
                 names[key] = self.leaf_on(lines[slot], name, key, step)
             values[key] = np.maximum(values[key], value) if key in values else value
-        named = sorted((names[key], value.tobytes()) for key, value in values.items())
-        return tuple((value, Token(leaf, 0)) for leaf, value in named)
+        leaves = sorted((names[key], value.tobytes()) for key, value in values.items())
+        return tuple((value, Token(leaf, 0)) for leaf, value in leaves)
 
     def leaf_on(self, line: Followed, name: Attention, key: int, step: int) -> Leaf:
         """What stands at a key that a line opens; InputError where its place follows from no distance from the cell."""
@@ -193,14 +193,14 @@ class TableContexts(Contexts):
         """What must hold of the leaves, by their numbers, in any one of the sites of a shape."""
         situations: dict[Situation, None] = {}
         for width, step in self.shapes[shape]:
-            cell, shown, cells = self.steps(width).cell(step), dict[ReadKey, int](), dict[Offset, int]()
+            cell, variables, cells = self.steps(width).cell(step), dict[ReadKey, int](), dict[Offset, int]()
             for number, (kind, first, second) in enumerate(shape.leaves):
                 if kind == "cell":
                     cells[self.offset(cell, (kind, first, second))] = number
                 elif kind == ALONG[self.rule.inputs[first - 1].along]:
-                    shown[(first - 1, 0, -second) if kind == "by cell" else (first - 1, -second)] = number
-            shown |= {(OUTPUT, *offset): number for offset, number in cells.items()}
-            situations[self.cells.situation(cell, shown, cells)] = None
+                    variables[(first - 1, 0, -second) if kind == "by cell" else (first - 1, -second)] = number
+            variables |= {(OUTPUT, *offset): number for offset, number in cells.items()}
+            situations[self.cells.situation(cell, variables, cells)] = None
         return [*situations]
 
     def choices(self, shape: Shape) -> list[np.ndarray]:

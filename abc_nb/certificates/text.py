@@ -19,7 +19,6 @@ all that is said of the units is then true of that.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise, product, zip_longest
 from typing import Self
 
@@ -53,8 +52,9 @@ class SpanContexts(PlaceContexts):
         inside = [line for line in lines.lines if line.attention == "source"]
         if any((line.attention, line.direction, line.span, line.offset) not in ITSELF for line in inside):
             raise InputError("no certificate for a bias under which a problem's tokens see others than themselves")
-        config = ModelConfig(lines.heads, lines.heads, decoder_layers=layers, kind="decoder-only")
-        config = replace(config, position=NoPosition(), bias=lines)
+        config = ModelConfig(
+            lines.heads, lines.heads, decoder_layers=layers, kind="decoder-only", position=NoPosition(), bias=lines
+        )
         super().__init__(config, pattern.task, VOCABULARY.index, EQUALS, END)
         self.pattern = pattern
         numbers = range(self.task.rule.long_operands)
@@ -120,9 +120,9 @@ class SpanContexts(PlaceContexts):
             text, right = self.pattern.problem(operands), self.pattern.answer(operands)
             written = writer.answer(text)
             if written != right and text not in examples:
-                first = next(step for step, pair in enumerate(zip_longest(written, right)) if pair[0] != pair[1])
+                first_wrong = next(step for step, pair in enumerate(zip_longest(written, right)) if pair[0] != pair[1])
                 answer, correct = (self.pattern.said(digits or "?") for digits in (written, right))
-                examples[text] = Counterexample(text, answer, correct, first, False)
+                examples[text] = Counterexample(text, answer, correct, first_wrong, False)
         return [*examples.values()][:COUNTEREXAMPLES_SOUGHT]
 
 

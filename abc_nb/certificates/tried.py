@@ -24,8 +24,8 @@ class TriedContexts:
         shape_counts = Counter(self.trees.values())
         small = [shape for shape in self.order if counts[shape] <= REMEMBERED]
         small = [shape for shape in small if self.token_count ** (len(shape.leaves) + 1) < LARGEST]
-        first = {self.trees[shape]: shape for shape in reversed(small)}
-        self.remembered = {shape for tree, shape in first.items() if shape_counts[tree] > 1}
+        first_shapes = {self.trees[shape]: shape for shape in reversed(small)}
+        self.remembered = {shape for tree, shape in first_shapes.items() if shape_counts[tree] > 1}
         self.codes: dict[object, list[np.ndarray]] = {}  # of contexts that are right for sure
 
     def untried(self, shape: Shape, block: Block) -> Block:
