@@ -33,17 +33,6 @@ Offset = tuple[int, int]  # rows down and columns on, from where a token is writ
 ReadKey = tuple[int, ...]
 
 
-def key_of(rule: Rule, address: Address, offset: Offset = (0, 0)) -> ReadKey:
-    """What the cell at an offset reads at an address; two such are the same token only if their keys are equal."""
-    rows, columns = offset[0] + address.rows, offset[1] + address.columns
-    if address.operand == OUTPUT:
-        return OUTPUT, rows, columns
-    along = rule.inputs[address.operand].along
-    if along == "cell":
-        return address.operand, offset[0], columns
-    return address.operand, rows if along == "row" else columns
-
-
 class Relation:
     """What can be read together where the reads of a pattern hold something, and the cell that is then written."""
 
@@ -114,6 +103,16 @@ class Cells:
         inside = 0 <= row < cell.rows and 0 <= column < cell.columns
         return self.pattern(cell._replace(row=row, column=column)) if inside else None
 
+    def key(self, address: Address, offset: Offset = (0, 0)) -> ReadKey:
+        """What the cell at an offset reads at an address; two such are the same token only if their keys are equal."""
+        rows, columns = offset[0] + address.rows, offset[1] + address.columns
+        if address.operand == OUTPUT:
+            return OUTPUT, rows, columns
+        along = self.rule.inputs[address.operand].along
+        if along == "cell":
+            return address.operand, offset[0], columns
+        return address.operand, rows if along == "row" else columns
+
     def fixed_point(self) -> dict[CellPattern, Relation]:
         """The relation of each pattern, over all neighbourhoods of a cell, which small tables show."""
         neighbourhoods: dict[CellPattern, set[tuple[CellPattern | None, ...]]] = {}
@@ -134,11 +133,11 @@ class Cells:
         self, relations: Mapping[CellPattern, Relation], relation: Relation, neighbours: Sequence[CellPattern | None]
     ) -> np.ndarray:
         """Which entries of a relation are possible, where the cells that are read have the patterns `neighbours`."""
-        possible, numbers = relation.written >= 0, {key_of(self.rule, self.rule.reads[n]): n for n in relation.sizes}
+        possible, numbers = relation.written >= 0, {self.key(self.rule.reads[n]): n for n in relation.sizes}
         for (number, address), pattern in zip(self.cell_reads, neighbours, strict=True):
             if pattern is None:
                 continue
-            keys = [key_of(self.rule, read, (address.rows, address.columns)) for read in self.rule.reads]
+            keys = [self.key(read, (address.rows, address.columns)) for read in self.rule.reads]
             shared = [read for read in relations[pattern].sizes if keys[read] in numbers]
             columns = [relation.values[numbers[keys[read]]] for read in shared]
             possible &= relations[pattern].table(shared)[(*columns, relation.values[number])]
@@ -168,7 +167,7 @@ class Cells:
     def factor(
         self, offset: Offset, pattern: CellPattern, variable: Hashable, variables: Mapping[ReadKey, Hashable]
     ) -> Factor:
-        keys = ((number, key_of(self.rule, address, offset)) for number, address in enumerate(self.rule.reads))
+        keys = ((number, self.key(address, offset)) for number, address in enumerate(self.rule.reads))
         return Factor(pattern, tuple((n, variables.get(key, key)) for n, key in keys if pattern[n]), variable)
 
     def group(

@@ -48,7 +48,7 @@ SampledContexts = NumberContexts | TableContexts  # of a sampler's problems
 
 @dataclass(frozen=True)
 class Certificate:
-    """What trying every context of a model gave.
+    """The result of trying every context of a model.
 
     `certified` means: no context is wrong, and rounding cannot make one wrong. `margin` is the right logit minus the
     best other one. `rounding` is over all contexts: the largest `bound` on what rounding can change a margin by, and
@@ -78,7 +78,7 @@ class Certificate:
 
 @dataclass
 class Result:
-    """What trying the contexts of one shape gave."""
+    """The result of trying the contexts of one shape."""
 
     shape: Shape
     contexts: int = 0
@@ -193,7 +193,7 @@ def results_of(
     tried, results = TriedContexts(contexts, model), list[Result]()
     margins = Margins(Rounding(in_float64(model)), contexts, torch.get_num_threads())
     wrong_kept = 0  # of the shapes before
-    with one_thread(), evaluating(model):  # PyTorch has one; `States` splits contexts among several itself
+    with one_thread(), evaluating(model):  # for what `States` does not split among threads itself
         for shape in tried.order:
             result = Result(shape)
             results.append(result)

@@ -124,7 +124,7 @@ class Block:
     def __getitem__(self, row: int) -> Context:
         return self.values[row], int(self.right[row])
 
-    def part(self, rows: np.ndarray | slice) -> "Block":
+    def part(self, rows: np.ndarray) -> "Block":
         return Block(self.values[rows], self.right[rows])
 
     @classmethod

@@ -57,9 +57,9 @@ class PlaceContexts(Contexts):
         It keeps all up to the last one that is seen or asked for, but of a run of unseen places with any digits only
         the first `Automaton.settled`.
         """
-        unrolled, kinds = self.unrolled(site[0], phase), self.kinds(site[0])
-        root = unrolled.root(site[1])
-        seen_places = {place for kind, _, place in root.leaves if kind != "factor"} | ({site[1]} - {len(kinds)})
+        width, step = site
+        root, kinds = self.unrolled(width, phase).root(step), self.kinds(width)
+        seen_places = {place for kind, _, place in root.leaves if kind != "factor"} | ({step} - {len(kinds)})
         kept_places, unseen = list[int](), 0
         for place in range(max(seen_places, default=-1) + 1):
             unseen = unseen + 1 if place not in seen_places and kinds[place] == "any" else 0
@@ -103,8 +103,8 @@ class PlaceContexts(Contexts):
 
     def problem(self, shape: Shape, context: Context, site: Site, zeros: bool = True) -> list[Digits] | None:
         """The operands of a problem that holds a context; with any number of `zeros` in front or with none."""
-        kept_places, (values, right), step = self.step(site)[2], context, site[1]
-        kinds = self.kinds(site[0], zeros)
+        (width, step), (values, right), kept_places = site, context, self.step(site)[2]
+        kinds = self.kinds(width, zeros)
         fixed = {place: {("left", 0): 1} for place, kind in enumerate(kinds[:step]) if self.can_end(kind)}
         if shape.label is None:
             fixed[step] = {("left", 0): 0} if self.ends and right == self.end else {("output", 0): right}

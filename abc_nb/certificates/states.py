@@ -1,8 +1,8 @@
 """The states that the tokens of many contexts lead to, computed with the model's own layers, each distinct one once.
 
-A state of a lower layer depends on a part of the context only. Of those contexts that agree in this part it is
-computed once; the layer above looks it up. The numbers are those of a pass over a whole problem up to the order in
-which sums are taken. Beside each state stands what rounding can change it by: see `rounding`.
+A state of a lower layer depends on a part of the context only. For all contexts that agree in this part it is
+computed once, and the layer above looks it up. The numbers are those of a pass over a whole problem up to the order in
+which sums are taken. Each state comes with a bound on what rounding can change it by: see `rounding`.
 Shapes: N contexts or distinct states, K keys, H heads, d numbers a head, D = H d.
 """
 

@@ -35,15 +35,13 @@ class TriedContexts:
             return block
         if len(tried) > 1:
             tried[:] = [np.sort(np.concatenate(tried))]
-        if not len(tried[0]):
-            return block
         codes = self.code(block)
         indices = np.searchsorted(tried[0], codes).clip(max=len(tried[0]) - 1)
         return block.part(np.flatnonzero(tried[0][indices] != codes))
 
     def add(self, shape: Shape, block: Block, sure: np.ndarray) -> None:
         """Remember the contexts of a block that are right for sure; `sure` says which."""
-        if shape in self.remembered:
+        if shape in self.remembered and sure.any():
             self.codes.setdefault(self.trees[shape], []).append(self.code(block)[sure])
 
     def code(self, block: Block) -> np.ndarray:
