@@ -35,6 +35,7 @@ SLACK = 1.001  # more than what the arithmetic of the bound itself can lose
 FUNCTION = 8  # roundings that an exponential, a root or a sine counts for
 TINY = 1e-30  # more than what underflow can lose in float64
 T = TypeVar("T")
+State = tuple[Tensor, Tensor]  # numbers (N, D) and errors (N,)
 # Roundings of a logit when query and key are both turned by the same angle first, which changes nothing but that: the
 # sine and the cosine of a rounded angle are off by FUNCTION each, so that the squares of both add up to 1 up to 23, and
 # products, sums and these move each of the two vectors by less than 5.
@@ -145,7 +146,7 @@ class Rounding:
         """A sum of two states whose errors add up to `error`."""
         return (error * SLACK + self.u * SLACK * total.norm(dim=-1) + TINY).nan_to_num(torch.inf)
 
-    def normed(self, norm: nn.Module, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+    def normed(self, norm: nn.Module, x: Tensor, error: Tensor) -> State:
         """LayerNorm of x, and the error before its gain.
 
         The exact map is a projection, then c -> c / s with s^2 = |c|^2 / D + eps, whose derivative is at most 1 / s.
@@ -164,14 +165,12 @@ class Rounding:
         off = (error + self.gamma(size + 12) * length) / least + size**0.5 * scale
         return y, torch.where((least > 0) & (relative < STEADY), off * SLACK, torch.inf)
 
-    def mapped(self, linear: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], parts: int = 1) -> Tensor:
+    def mapped(self, linear: nn.Linear, norm: nn.Module, normed: State, parts: int = 1) -> Tensor:
         """How far the parts of a map's values for normed states can be off: (N, parts)."""
         gain = self.once(self.gain, linear, norm, self.longest(norm, *normed), parts)
         return gain.factor * normed[1][:, None] + gain.rounding
 
-    def forward(
-        self, maps: tuple[nn.Linear, nn.Linear], norm: nn.Module, normed: tuple[Tensor, Tensor], hidden: Tensor
-    ) -> Tensor:
+    def forward(self, maps: tuple[nn.Linear, nn.Linear], norm: nn.Module, normed: State, hidden: Tensor) -> Tensor:
         """A feed-forward network of two maps, whose `hidden` numbers follow from `normed` states with their errors.
 
         ReLU makes no error larger.
@@ -195,11 +194,11 @@ class Rounding:
         return norms.map * means + self.rounded(norms, self.width, length + error)
 
     def of_means(
-        self, attention: MultiHeadAttention, sizes: Sizes, to_query: Tensor, errors: Tensor, norms: Sequence[Tensor]
+        self, attention: MultiHeadAttention, sizes: Sizes, to_query: Tensor, errors: Tensor, lengths: Sequence[Tensor]
     ) -> Tensor:
         """The same with weights that move, too.
 
-        A head's queries are off by `to_query` (N, H), keys and values by `errors` (N, K, 2); `norms` come from
+        A head's queries are off by `to_query` (N, H), keys and values by `errors` (N, K, 2); `lengths` come from
         `few_keys.mixed` beside the means: the length of a head's query, and the standard deviations of its keys and
         values, (N, H) each.
         Let q, k, v be exact, dq, dk what an evaluation moves q, k by, and q' = q + dq. Then logits move by dl, which is
@@ -209,7 +208,7 @@ class Rounding:
         ones, so of ours within exp(4 t); then two standard deviations together are at most exp(4 t) times ours. Those
         of exact keys and values are at most ours and the largest dk or dv, since a standard deviation is a seminorm.
         """
-        (to_key, to_value), (length, of_keys, of_values) = errors.amax(1, keepdim=True).unbind(2), norms
+        (to_key, to_value), (length, of_keys, of_values) = errors.amax(1, keepdim=True).unbind(2), lengths
         root, length, key = (self.width // attention.heads) ** 0.5, length + 2 * to_query, sizes.key + 2 * to_key
         rounded = self.gamma(self.width // attention.heads + 16 + self.rotated) * (length * key / root + sizes.bias)
         rounded = rounded + self.gamma(FUNCTION * (errors.shape[1] + 1)) + length * to_key / root
@@ -219,7 +218,7 @@ class Rounding:
         return self.once(self.norms, attention.out).map * means + self.of_values(attention.out, sizes, errors[..., 1])
 
     def margins(
-        self, head: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], logits: Tensor, right: Tensor
+        self, head: nn.Linear, norm: nn.Module, normed: State, logits: Tensor, right: Tensor
     ) -> tuple[Tensor, Tensor]:
         """By how much the right token leads, and what rounding leaves of its lead over each other token: (N,) both."""
         factor, rounding = self.once(self.head, head, norm, self.longest(norm, *normed))
@@ -236,11 +235,11 @@ class Unbounded(Rounding):
 
     forward = of_values = of_means = zero
 
-    def mapped(self, linear: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], parts: int = 1) -> Tensor:
+    def mapped(self, linear: nn.Linear, norm: nn.Module, normed: State, parts: int = 1) -> Tensor:
         return normed[1][:, None]
 
     def margins(
-        self, head: nn.Linear, norm: nn.Module, normed: tuple[Tensor, Tensor], logits: Tensor, right: Tensor
+        self, head: nn.Linear, norm: nn.Module, normed: State, logits: Tensor, right: Tensor
     ) -> tuple[Tensor, Tensor]:
         return (margin_of(logits, right),) * 2
 
@@ -250,7 +249,7 @@ class Unbounded(Rounding):
     def added(self, total: Tensor, error: Tensor) -> Tensor:
         return error
 
-    def normed(self, norm: nn.Module, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+    def normed(self, norm: nn.Module, x: Tensor, error: Tensor) -> State:
         return norm(x), error
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from abc_nb.certificates.contexts import Leaf, Node, Token
 from abc_nb.certificates.few_keys import mixed
-from abc_nb.certificates.rounding import Rounding, Sizes, by_head
+from abc_nb.certificates.rounding import Rounding, Sizes, State, by_head
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.layers import DecoderLayer, Layer
@@ -27,8 +27,6 @@ CONTEXTS_AT_ONCE = 2**11  # contexts computed at once: what a processor's cache 
 # So many times as many states as contexts are too many to make keys and queries of all: that takes time and memory.
 MANY_STATES = 4
 T = TypeVar("T")
-
-State = tuple[Tensor, Tensor]  # numbers (N, D) and errors (N,)
 BiasedKey = tuple[bytes, Node | Token]  # the bias of every head, and what stands at the key
 
 
@@ -294,8 +292,8 @@ class States:
         keys, rows = keys_and_rows[0], keys_and_rows[1][indices]
         errors = keys.errors[rows]
         if keys.sizes.several.any():
-            means, *norms = mixed(query[0], keys.table, rows, keys.bias)
-            change = rounding.of_means(attention, keys.sizes, query[1], errors, norms)
+            means, *lengths = mixed(query[0], keys.table, rows, keys.bias)
+            change = rounding.of_means(attention, keys.sizes, query[1], errors, lengths)
             x = x + self.interleaved(attention, "out")(means)
         else:
             change = rounding.of_values(out, keys.sizes, errors[..., 1])

@@ -115,9 +115,8 @@ class Steps:
         direction, span, offset = line
         if name == "self" and key in (0, step):
             return self.token_before(key)
-        symbol = None if name == "self" else self.symbols.get(key)
-        if symbol is not None:
-            return "token", self.task.token(symbol), 0
+        if name == "cross" and key in self.symbols:
+            return "token", self.task.token(self.symbols[key]), 0
         if direction not in self.along[name].get(span, ()):
             raise InputError(
                 f"no certificate of a table for a line {direction!r} over {span!r}: it does not follow the cells, so "
