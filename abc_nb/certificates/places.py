@@ -143,11 +143,11 @@ class NumberContexts(PlaceContexts):
                 f"no certificate for problems written {sampler.arrangement}: its contexts go from the units up"
             )
         self.sampler, self.radius, task = sampler, furthest(config.bias) + BEYOND_OFFSET, sampler.task
-        index = period(config.position)
+        residues = period(config.position)
         super().__init__(config, task, task.token, SOS, EOS)
-        self.gap = 2 * self.radius * config.decoder_layers + self.automaton.settled() + 1 + index
+        self.gap = 2 * self.radius * config.decoder_layers + self.automaton.settled() + 1 + residues
         self.narrowest = single(task.width(1, sampler.regime))
-        self.widest = max(self.narrowest + index - 1, 2 * self.gap)
+        self.widest = max(self.narrowest + residues - 1, 2 * self.gap)
         self.facts = {"arrangement": sampler.arrangement, "narrowest": self.narrowest}
         covered = f"the list has exactly W {task.unit}."
         if task.pads:
