@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from abc_nb.analysis.attention import AttentionStudy, needed, on_cells
+from abc_nb.analysis.attention import AttentionStudy, masses, needed, on_cells
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import identity
 from abc_nb.bias.base import ENCODER_DECODER, Attention, key_count
@@ -94,7 +94,7 @@ def even(study: AttentionStudy, name: Attention) -> tuple[float, float]:
     layout = study.batch(study.length).layout
     cells = torch.ones(1, 1, layout.target_length, key_count(layout, name))
     cells = cells.tril() if name == "self" else cells
-    (row,) = study.masses_of({(name, 0): cells / cells.sum(-1, keepdim=True)}, layout).to_dict("records")
+    (row,) = masses({(name, 0): cells / cells.sum(-1, keepdim=True)}, layout, study.trained_places).to_dict("records")
     return row["inside"], row["beyond"]
 
 

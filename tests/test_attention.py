@@ -91,7 +91,7 @@ def test_an_example_is_decoded_with_zeros_in_front(study: attention.AttentionStu
 
 
 def test_best_heads_are_those_with_most_mass_at_the_training_length(study: attention.AttentionStudy) -> None:
-    known = study.known
+    known = study.trained_masses
     for row in study.best_heads().to_dict("records"):
         part = known[(known.attention == row["attention"]) & (known.layer == row["layer"] - 1)].set_index("head")
         assert part.inside[row["head"] - 1] == part.inside.max() == row["6 digits"]

@@ -70,12 +70,12 @@ def needed(layout: Layout, name: Attention, operand: int | None = None) -> Tenso
     if name == "self":
         np.fill_diagonal(cells, True)
         return torch.from_numpy(cells)
-    for part in layout.operands if operand is None else [layout.operands[operand]]:
-        if layout.is_short(part):  # the digits of a short factor are needed at every place
-            cells[: layout.width, part.columns] = True
+    for number in layout.operands if operand is None else [layout.operands[operand]]:
+        if layout.is_short(number):  # the digits of a short factor are needed at every place
+            cells[: layout.width, number.columns] = True
         else:
-            steps = min(part.places, layout.target_length - 1)
-            cells[np.arange(steps), part.columns[:steps]] = True
+            steps = min(number.places, layout.target_length - 1)
+            cells[np.arange(steps), number.columns[:steps]] = True
     return torch.from_numpy(cells)
 
 
@@ -90,11 +90,11 @@ def masses(weights: Mapping[tuple[Attention, int], Tensor], layout: Layout, trai
     `weights` are (batch, head, query, key). Masses are fractions from 0 to 1; layers and heads count from 0.
     """
     rows = []
-    for (name, layer), own in weights.items():
+    for (name, layer), layer_weights in weights.items():
         if name != "source":  # of a decoder-only model: no output token asks there
-            mass = on_cells(own, needed(layout, name), layout)
-            inside, beyond = mass[:, :trained].mean(1).tolist(), mass[:, trained:].mean(1).tolist()
-            rows += [(name, layer, head, *both) for head, both in enumerate(zip(inside, beyond, strict=True))]
+            mass = on_cells(layer_weights, needed(layout, name), layout)
+            parts = zip(mass[:, :trained].mean(1).tolist(), mass[:, trained:].mean(1).tolist(), strict=True)
+            rows += [(name, layer, head, inside, beyond) for head, (inside, beyond) in enumerate(parts)]
     return pd.DataFrame(rows, columns=["attention", "layer", "head", "inside", "beyond"])
 
 
@@ -113,38 +113,42 @@ class AttentionStudy:
     def batch(self, length: int) -> Batch:
         return self.run.spec.sampler.test_batch(length, self.samples, TEST_SEED)
 
-    def masses_of(self, weights: Mapping[tuple[Attention, int], Tensor], layout: Layout) -> pd.DataFrame:
-        """`masses`, in which the places of operands of the training length are inside."""
-        return masses(weights, layout, self.run.spec.task.places(TRAINED))
+    @property
+    def trained_places(self) -> int:
+        """The places of operands of the training length."""
+        return int(self.run.spec.task.places(TRAINED))
+
+    def masses(self, length: int) -> pd.DataFrame:
+        """`masses` on problems of a length."""
+        batch = self.batch(length)
+        return masses(record(self.model, batch).weights, batch.layout, self.trained_places)
 
     @cached_property
-    def known(self) -> pd.DataFrame:
+    def trained_masses(self) -> pd.DataFrame:
         """`masses` at the training length, where the model is right."""
-        batch = self.batch(TRAINED)
-        return self.masses_of(record(self.model, batch).weights, batch.layout)
+        return self.masses(TRAINED)
 
     def best_heads(self) -> pd.DataFrame:
         """In each layer the head that looks most at the needed cells when the model is right, and its fate."""
-        batch, first = self.batch(self.length), f"{TRAINED} digits"
-        longer = self.masses_of(record(self.model, batch).weights, batch.layout)
-        table = self.known.drop(columns="beyond").rename(columns={"inside": first})
+        longer, first = self.masses(self.length), f"{TRAINED} digits"
+        table = self.trained_masses.drop(columns="beyond").rename(columns={"inside": first})
         table = table.assign(**{f"{self.length} digits, {part}": longer[part] for part in ("inside", "beyond")})
         best = table.loc[table.groupby(["attention", "layer"])[first].idxmax()].reset_index(drop=True)
         return best.assign(layer=best.layer + 1, head=best["head"] + 1)  # as people count
 
     def ranked_heads(self, name: Attention) -> list[tuple[int, int]]:
         """Layer and head (from 0), by how much each looks at the needed cells when the model is right, most first."""
-        own = self.known[self.known.attention == name].sort_values("inside", ascending=False)
-        return [*own[["layer", "head"]].itertuples(index=False, name=None)]
+        heads = self.trained_masses.query("attention == @name").sort_values("inside", ascending=False)
+        return [*heads[["layer", "head"]].itertuples(index=False, name=None)]
 
     def example(self, text: str) -> Decoded:
         """A problem, decoded greedily and as wide as it is written (zeros in front count), and the attention there."""
         task, batch = self.run.spec.task, self.run.spec.sampler.typed_batch(text)
-        said = greedy(self.model, batch.source, batch.layout, task.token(SOS))
-        inputs = torch.cat([batch.target[:, :1], said[:, :-1]], dim=1)
-        weights = {where: every[0] for where, every in record(self.model, batch, inputs).weights.items()}
-        every = batch.source, inputs, said, batch.target[:, 1:]
-        return Decoded(weights, batch.layout, *(task.text(tokens[0].tolist()) for tokens in every))
+        outputs = greedy(self.model, batch.source, batch.layout, task.token(SOS))
+        inputs = torch.cat([batch.target[:, :1], outputs[:, :-1]], dim=1)
+        weights = {key: weights[0] for key, weights in record(self.model, batch, inputs).weights.items()}
+        sequences = batch.source, inputs, outputs, batch.target[:, 1:]
+        return Decoded(weights, batch.layout, *(task.text(tokens[0].tolist()) for tokens in sequences))
 
     def best_maps(self, example: Decoded, *names: Attention) -> list[HeadMap]:
         """The map of each attention's best head."""

@@ -20,14 +20,13 @@ from abc_nb.runs.store import Run
 
 
 def made_from(run: Run) -> Run:
-    """The run that a run was made from; InputError if it is not there, but perhaps one with other weights."""
-    name, experiment, wanted = run.spec.name, run.spec.parent, run.facts["parent"]["weights"]
-    assert experiment is not None
+    """The run that a run was made from; InputError if there is none with these weights."""
+    name, parent_spec, checksum = run.spec.name, run.spec.parent, run.facts["parent"]["weights"]
     for origin in store.ANYWHERE:
-        found = store.find(experiment, run.seed, (origin,))
-        if found is not None and found.checksum in (None, wanted):
-            return found
-    raise InputError(f"the {experiment.name} that {name} was made from is not there: train {name} here")
+        parent = store.find(parent_spec, run.seed, (origin,))
+        if parent is not None and parent.checksum in (None, checksum):
+            return parent
+    raise InputError(f"the {parent_spec.name} that {name} was made from is not there: train {name} here")
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,7 @@ class CalibrationStudy:
 
     @cached_property
     def bias(self) -> Lines:
-        bias = self.run.bias()
-        assert bias is not None
+        bias: Lines = self.run.bias()
         return bias
 
     @cached_property
@@ -83,11 +81,11 @@ class CalibrationStudy:
 
     def strongest_head(self, name: Attention, direction: str) -> tuple[int, int]:
         """Layer and head (from 0) of the line in this direction that carries most attention."""
-        chosen = self.lines[(self.lines.attention == name) & (self.lines.direction == direction)]
-        if chosen.empty:
+        lines = self.lines.query("attention == @name and direction == @direction")
+        if lines.empty:
             raise InputError(f"no {direction} line was kept in {name}-attention of {self.run.spec.name}")
-        best = chosen.sort_values("share").iloc[-1]
-        return int(best["layer"]) - 1, int(best["head"]) - 1
+        strongest = lines.sort_values("share").iloc[-1]
+        return int(strongest["layer"]) - 1, int(strongest["head"]) - 1
 
     def opened(self, name: Attention, layer: int) -> np.ndarray:
         """Which cells (head, query, key) of the averaged attention lie on kept lines."""
@@ -100,16 +98,16 @@ def line_table(lines: Sequence[Line], averages: Averages, layout: Layout) -> pd.
     for line in lines:
         weights = averages[line.attention, line.layer][line.head]
         share = weights[cells_of(line, layout)].sum().item() / len(weights)
-        where = (line.attention, line.layer + 1, line.head + 1, line.span, line.direction, line.offset)
-        rows.append((*where, share, line.value))
+        identity = (line.attention, line.layer + 1, line.head + 1, line.span, line.direction, line.offset)
+        rows.append((*identity, share, line.value))
     columns = ["attention", "layer", "head", "span", "direction", "offset", "share", "value"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def letters(layout: Layout) -> tuple[list[str], list[str]]:
-    """Keys (`a`, `b`: digits of the numbers) and queries (places; of a table its rows) of cross-attention."""
-    keys, row = dict(layout.symbols), layout.row_length or 1
+    """Labels of cross-attention: of keys `a` and `b` for digits of the numbers, of queries their place or row."""
+    keys, length = dict(layout.symbols), layout.row_length or 1
     for letter, operand in zip("ab", layout.operands, strict=False):
         keys |= dict.fromkeys(operand.columns.tolist(), letter)
-    queries = [str(step // row + 1) if step % row == 0 else "" for step in range(layout.target_length - 1)]
+    queries = [str(step // length + 1) if step % length == 0 else "" for step in range(layout.target_length - 1)]
     return [keys.get(column, "") for column in range(layout.source_length)], [*queries, "&"]

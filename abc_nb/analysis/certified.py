@@ -24,25 +24,24 @@ PRACTICE_COLUMNS = ["task", "model", "seed", "before", "after", "rounds", "wrong
 PRACTICE_COLUMNS += ["seconds", "seconds before"]
 
 
-def certificates_table(found: Results) -> pd.DataFrame:
+def certificates_table(results: Results) -> pd.DataFrame:
     """The certificates of these results' profile and seeds, a row each, of the models that are known.
 
-    Where either will do, one that was made here replaces the shipped one, and a run that was made here has no shipped
-    one: that is of other weights. `left` is the least that rounding leaves of a margin.
+    If `results` takes runs of any origin, one that was made here replaces the shipped one, even where it has no
+    certificate: that of the shipped one is of other weights. `left` is the least that rounding leaves of a margin.
     """
-    certified: dict[tuple[str, int], dict[str, Any]] = {}
-    for origin in ("shipped", "runs") if found.origin == "any" else (found.origin,):
+    certificates: dict[tuple[str, int], dict[str, Any]] = {}
+    for origin in ("shipped", "runs") if results.origin == "any" else (results.origin,):
         for record in store.records(origin, '"certificates"'):
-            name = name_of(record)
-            if name is None or record["profile"] != found.profile or record["seed"] not in found.seeds:
+            name, seed = name_of(record), record["seed"]
+            if name is None or record["profile"] != results.profile or seed not in results.seeds:
                 continue
-            certified.pop((str(name), record["seed"]), None)
-            for data in record.get("certificates", []):
-                whose = {"experiment": str(name), "seed": record["seed"], "model": name.model}
-                certified[str(name), record["seed"]] = data | data["rounding"] | whose
-    return pd.DataFrame(certified.values(), columns=CERTIFICATE_COLUMNS).sort_values(
-        ["experiment", "seed"], ignore_index=True
-    )
+            certificates.pop((str(name), seed), None)
+            for certificate in record.get("certificates", []):
+                identity = {"experiment": str(name), "seed": seed, "model": name.model}
+                certificates[str(name), seed] = certificate | certificate["rounding"] | identity
+    frame = pd.DataFrame(certificates.values(), columns=CERTIFICATE_COLUMNS)
+    return frame.sort_values(["experiment", "seed"], ignore_index=True)
 
 
 def name_of(record: Mapping[str, Any]) -> Name | None:
@@ -53,45 +52,47 @@ def name_of(record: Mapping[str, Any]) -> Name | None:
     return name if is_there(name) and spec(name, record["profile"]).digest == record["spec"] else None
 
 
-def rows(found: Results, models: Sequence[str] = PRACTISED_MODELS, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
+def rows(results: Results, models: Sequence[str] = PRACTISED_MODELS, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     """The rows of `certificates_table` of some models and tasks, each task in its usual base."""
-    every = certificates_table(found)
-    usual = every.base == every.task.map(lambda task: Task(task).base)
-    return every[every.model.isin(models) & every.task.isin(tasks) & usual].reset_index(drop=True)
+    table = certificates_table(results)
+    usual_base = table.base == table.task.map(lambda task: Task(task).base)
+    return table[table.model.isin(models) & table.task.isin(tasks) & usual_base].reset_index(drop=True)
 
 
-def tally(found: Results, task: str, models: Sequence[str]) -> dict[str, str]:
+def tally(results: Results, task: str, models: Sequence[str]) -> dict[str, str]:
     """How many runs of a task's models are certified, of those with a certificate: `5 of 5`, by model."""
-    counts = rows(found, models, [task]).groupby("model").certified.agg(share)
+    counts = rows(results, models, [task]).groupby("model").certified.agg(share)
     return {model: counts[model] for model in models if model in counts}
 
 
-def share(part: pd.Series[bool]) -> str:
-    return f"{int(part.sum())} of {len(part)}"
+def share(flags: pd.Series[bool]) -> str:
+    return f"{int(flags.sum())} of {len(flags)}"
 
 
 def practice(
-    found: Results, models: Sequence[str] = PRACTISED_MODELS, tasks: Sequence[str] = ARITHMETIC
+    results: Results, models: Sequence[str] = PRACTISED_MODELS, tasks: Sequence[str] = ARITHMETIC
 ) -> pd.DataFrame:
     """A row a run whose training ends with practice: whether it is certified before and after it, and what it took.
 
     `wrong before` and `wrong after` count contexts, `alone` those of which no training problem was found. They are
     empty for a run that has too many contexts to try.
     """
-    proven, made = rows(found, models, tasks).set_index(["experiment", "seed"]).certified, []
-    for run in found.existing([Name(task, model) for model in models for task in tasks]):
-        facts, after = run.facts["practice"], bool(proven.get((run.spec.name, run.seed), False))
+    certified, practised = rows(results, models, tasks).set_index(["experiment", "seed"]).certified, []
+    for run in results.existing([Name(task, model) for model in models for task in tasks]):
+        facts, after = run.facts["practice"], bool(certified.get((run.spec.name, run.seed), False))
         row = identity(run) | {fact.replace("_", " "): value for fact, value in facts.items()}
         row |= {"before": after and facts["rounds"] == 0, "after": after}
         row |= {"seconds": run.facts["seconds"]["training"], "seconds before": run.facts["parent"]["seconds"]}
-        made.append(row)
-    return pd.DataFrame(made, columns=PRACTICE_COLUMNS)
+        practised.append(row)
+    return pd.DataFrame(practised, columns=PRACTICE_COLUMNS)
 
 
-def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
+def practice_summary(
+    results: Results, models: Sequence[str] = MODELS, tasks: Sequence[str] = ARITHMETIC
+) -> pd.DataFrame:
     """By task and model: runs certified before and after practice, most rounds and contexts, smallest margins."""
-    kinds: dict[str, Any] = {"before": share, "after": share, "rounds": "max", "wrong before": "max"}
-    runs = practice(found, models, tasks).groupby(["task", "model"], sort=False).agg(kinds)
-    certificates = rows(found, models, tasks).groupby(["task", "model"], sort=False)
-    proven = certificates.agg({"contexts": "max", "margin": "min"})
-    return runs.join(proven).rename(columns={"before": "certified before", "after": "certified after"})
+    summaries: dict[str, Any] = {"before": share, "after": share, "rounds": "max", "wrong before": "max"}
+    runs = practice(results, models, tasks).groupby(["task", "model"], sort=False).agg(summaries)
+    certificates = rows(results, models, tasks).groupby(["task", "model"], sort=False)
+    summary = runs.join(certificates.agg({"contexts": "max", "margin": "min"}))
+    return summary.rename(columns={"before": "certified before", "after": "certified after"})

@@ -19,18 +19,18 @@ def contexts_met(run: Run, problem: str) -> pd.DataFrame:
     """
     if run.spec.task.table:
         raise InputError(f"contexts are listed of answers in one row, and {run.spec.task.title} writes a table")
-    batch, model, parts = run.spec.sampler.typed_batch(problem), run.model(), []
+    batch, model, rows = run.spec.sampler.typed_batch(problem), run.model(), []
     contexts, vocabulary = contexts_of(model, run.spec.sampler), np.array(run.spec.task.vocabulary)
     margins = Margins(Unbounded(model), contexts)
     with evaluating(model):
         for step in range(batch.layout.target_length):
             shape, block = contexts.seen(batch, step)
             tokens = dict(zip(token_names(shape), vocabulary[block.values].T, strict=True))
-            about = {"output": str(step + 1), "writes": vocabulary[block.right], "margin": margins(shape, block)[0]}
-            parts.append(pd.DataFrame(tokens | about))
-    frame = pd.concat(parts, ignore_index=True).fillna("")
-    seen = sorted(frame.columns.difference([*about]), key=lambda name: (name[0], -int(name[2:] or 0)))
-    return frame[["output", *seen, "writes", "margin"]]
+            output = {"output": str(step + 1), "writes": vocabulary[block.right], "margin": margins(shape, block)[0]}
+            rows.append(pd.DataFrame(tokens | output))
+    frame = pd.concat(rows, ignore_index=True).fillna("")
+    token_columns = sorted(frame.columns.difference([*output]), key=lambda name: (name[0], -int(name[2:] or 0)))
+    return frame[["output", *token_columns, "writes", "margin"]]
 
 
 def token_names(shape: Shape) -> list[str]:
@@ -39,8 +39,10 @@ def token_names(shape: Shape) -> list[str]:
     Of a factor with several digits `b` is the units, and `b+1` the tens.
     """
     places = shape.places
-    here = len(places) - bool(places and places[-1].asked)
+    output_place = len(places) - bool(places and places[-1].asked)
     letters = {("digit", 0): "a", ("digit", 1): "b", ("factor", 0): "b", ("output", 0): "y"}
-    below = [-place if kind == "factor" else here - place for kind, _, place in shape.leaves]
-    named = zip(shape.leaves, below, strict=True)
-    return [letters[kind, number] + (f"{-away:+d}" if away else "") for (kind, number, _), away in named]
+    names = []
+    for kind, number, place in shape.leaves:
+        offset = place if kind == "factor" else place - output_place
+        names.append(letters[kind, number] + (f"{offset:+d}" if offset else ""))
+    return names

@@ -25,28 +25,26 @@ def the_problem(task: Task, digits: int) -> str:
     """The problem of all notebooks: numbers that begin as pi and e (a factor: as e), each digit modulo the base."""
     places = task.places(digits)
     with mp.workdps(places + 10):
-        begun = [str(int(number * 10 ** (places - 1))) for number in (mp.pi, mp.e)]  # 314 and 271
-    numbers = [np.array([int(digit) % task.base for digit in reversed(text)]) for text in begun]
-    wanted = task.operand_places(places)
-    return task.typed([number[None, :count] for number, count in zip(numbers, wanted, strict=False)])
+        decimals = [str(int(number * 10 ** (places - 1))) for number in (mp.pi, mp.e)]  # 314 and 271
+    numbers = [np.array([int(digit) % task.base for digit in reversed(text)]) for text in decimals]
+    counts = task.operand_places(places)
+    return task.typed([number[None, :count] for number, count in zip(numbers, counts, strict=False)])
 
 
 def task_examples() -> pd.DataFrame:
-    """One row a task of the story: a problem, its source and target tokens as the model sees them."""
+    """One row a task of the course: a problem, its source and target tokens as the model sees them."""
     rows = []
     for task in map(Task, (*ARITHMETIC, *LISTS)):
         row = {"task": task.title, "problem": task.example, "answer": task.right_answer(task.example)}
-        tokens = tokens_of(task, task.example)
-        row |= {"source": tokens["source, natural"], "aligned source": tokens["source, aligned"]}
-        rows.append(row | {"target": tokens["target"]})
-    return pd.DataFrame(rows)
+        rows.append(row | tokens_of(task, task.example))
+    return pd.DataFrame(rows).rename(columns={"source, natural": "source", "source, aligned": "aligned source"})
 
 
 def tokens_of(task: Task, problem: str) -> dict[str, str]:
     """Source (natural and aligned) and target tokens of one problem."""
     natural, aligned = on_paper(task, problem, "natural"), on_paper(task, problem, "aligned")
-    every = {"source, natural": natural.source, "source, aligned": aligned.source, "target": natural.target}
-    return {name: " ".join(task.text(tokens[0].tolist())) for name, tokens in every.items()}
+    sequences = {"source, natural": natural.source, "source, aligned": aligned.source, "target": natural.target}
+    return {name: " ".join(task.text(tokens[0].tolist())) for name, tokens in sequences.items()}
 
 
 def with_tokens(matrix: Tensor, rows: Sequence[str], columns: Sequence[str]) -> str:

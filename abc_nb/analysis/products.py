@@ -10,13 +10,13 @@ from abc_nb.specs.experiment import Name
 FACTOR_DIGITS = (6, 7, 20, 100, 1_000)  # digits of both factors
 
 
-def accuracy(found: Results, models: Sequence[str]) -> pd.DataFrame:
+def accuracy(results: Results, models: Sequence[str]) -> pd.DataFrame:
     """A row a model that has a result: how many seeds, and the worst run's percent right by size.
 
     NaN where a size was not tested.
     """
-    rows = found.evaluation(found.there([Name("n-by-n", model) for model in models]))
+    rows = results.evaluation(results.there([Name("n-by-n", model) for model in models]))
     worst = rows.pivot_table(index="model", columns="length", values="accuracy", aggfunc="min")
-    worst = (100 * worst).reindex(columns=[*FACTOR_DIGITS]).loc[[name for name in models if name in worst.index]]
+    worst = (100 * worst).reindex(columns=[*FACTOR_DIGITS]).loc[[model for model in models if model in worst.index]]
     worst.insert(0, "seeds", rows.groupby("model").seed.nunique())
     return worst

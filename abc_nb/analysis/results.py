@@ -28,8 +28,8 @@ def whole(low: int, high: int) -> tuple[Callable[[Any], bool], str]:
 
 
 def are_seeds(value: Any) -> bool:
-    listed = isinstance(value, Sequence) and all(type(seed) is int and seed >= 0 for seed in value)
-    return listed and 0 < len(value) == len({*value})
+    whole_numbers = isinstance(value, Sequence) and all(type(seed) is int and seed >= 0 for seed in value)
+    return whole_numbers and 0 < len(value) == len({*value})
 
 
 PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {  # of notebooks: what they can be, and what to give
@@ -52,8 +52,8 @@ PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {  # of notebooks: wh
 def check_parameters(**parameters: Any) -> None:
     """InputError for a value that one of `PARAMETERS` cannot have; others pass."""
     for name in parameters.keys() & PARAMETERS:
-        possible, advice = PARAMETERS[name]
-        if not possible(parameters[name]):
+        is_possible, advice = PARAMETERS[name]
+        if not is_possible(parameters[name]):
             raise InputError(f"{name} {parameters[name]!r} is not possible: {advice}")
 
 
@@ -79,14 +79,14 @@ class Results:
 
     def runs(self, names: Sequence[str | Name]) -> list[Run]:
         """The finished runs of these experiments; InputError where one has none or, made here, lacks a seed."""
-        found = []
+        runs = []
         for name in names:
-            runs = self.existing([name])
-            missing = [seed for seed in self.seeds if seed not in {run.seed for run in runs}]
-            if missing and (self.origin == "runs" or not runs):
+            existing = self.existing([name])
+            missing = [seed for seed in self.seeds if seed not in {run.seed for run in existing}]
+            if missing and (self.origin == "runs" or not existing):
                 raise InputError(self.lacks(name, missing[0]))
-            found += runs
-        return found
+            runs += existing
+        return runs
 
     def one(self, name: str | Name) -> Run:
         """The first seed's run of an experiment; InputError if it is missing."""
@@ -94,20 +94,21 @@ class Results:
 
     def lacks(self, name: str | Name, seed: int) -> str:
         """One sentence on a run that is not there."""
-        wanted = spec(name, self.profile)
-        where = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]
-        advice = f"run `{train_command(wanted, seed)}` and take results 'runs'"
-        there = store.seeds(wanted)
-        others = f", or take the seeds that are there ({', '.join(map(str, there))})" if there else ""
+        experiment = spec(name, self.profile)
+        origin = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]
+        advice = f"run `{train_command(experiment, seed)}` and take results 'runs'"
+        if seeds := store.seeds(experiment):
+            advice += f", or take the seeds that are there ({', '.join(map(str, seeds))})"
         if self.origin != "runs":
-            others += store.advice_if_incomplete()
-        return f"no results of {name}, seed {seed}, were {where}: {advice}{others}"
+            advice += store.advice_if_incomplete()
+        return f"no results of {name}, seed {seed}, were {origin}: {advice}"
 
     def existing(self, names: Sequence[str | Name]) -> list[Run]:
         """Those runs of the experiments that are there."""
         origins = ANYWHERE if self.origin == "any" else (self.origin,)
-        jobs = [(wanted, seed) for wanted in [spec(name, self.profile) for name in names] for seed in self.seeds]
-        return [run for wanted, seed in jobs if (run := store.find(wanted, seed, origins))]
+        experiments = [spec(name, self.profile) for name in names]
+        runs = [store.find(experiment, seed, origins) for experiment in experiments for seed in self.seeds]
+        return [run for run in runs if run]
 
     def there(self, names: Sequence[AnyName]) -> list[AnyName]:
         """Those of the experiments that have a result."""
@@ -117,9 +118,8 @@ class Results:
         """Evaluation rows with task, model, base, and the run's last validation accuracy (a fraction)."""
         if not names:
             raise InputError("none of the experiments that are wanted here has a result: see `abc-nb list`")
-        runs = self.runs(names)
-        parts = [run.evaluation().assign(validation=run.validation, **identity(run)) for run in runs]
-        return pd.concat(parts, ignore_index=True)
+        frames = [run.evaluation().assign(validation=run.validation, **identity(run)) for run in self.runs(names)]
+        return pd.concat(frames, ignore_index=True)
 
 
 def identity(run: Run) -> dict[str, str | int]:

@@ -21,41 +21,40 @@ OPENS = ["attention", "span", "direction", "offset"]  # what a line opens, in wh
 DIGIT_SPANS = ("operand", "output")  # beginnings of spans that digits stand in
 
 
-def wiring(found: Results) -> pd.DataFrame:
+def wiring(results: Results) -> pd.DataFrame:
     """A row a run of ABC on the four tasks: how many of its heads see one key, and on which keys their lines are.
 
     `one line` counts the heads with one; `on digits` those with a line on digits; `near the place` those of the latter
     all of whose lines on digits the bias made by hand has, too, in whatever head or layer.
     """
     names = [f"{task}-abc-unpractised" for task in ARITHMETIC]
-    return pd.DataFrame([of_run(run) for run in found.existing(names)])
+    return pd.DataFrame([of_run(run) for run in results.existing(names)])
 
 
 def of_run(run: Run) -> dict[str, Any]:
     bias, config = run.bias(), run.spec.model
-    assert bias is not None
-    hand = Lines.one_key_per_head(run.spec.sampler.layout(6), config.heads, config.decoder_layers)
-    lines, known = pd.DataFrame(bias.lines), pd.DataFrame(hand.lines)[OPENS].drop_duplicates()
-    by_head = lines.groupby(HEAD).size()
-    near = lines.merge(known, how="left", on=OPENS, indicator=True)._merge == "both"
+    by_hand = Lines.one_key_per_head(run.spec.sampler.layout(6), config.heads, config.decoder_layers)
+    lines, hand_lines = pd.DataFrame(bias.lines), pd.DataFrame(by_hand.lines)[OPENS].drop_duplicates()
+    line_counts = lines.groupby(HEAD).size()
+    near = lines.merge(hand_lines, how="left", on=OPENS, indicator=True)._merge == "both"
     near_by_head = near[lines.span.str.startswith(DIGIT_SPANS)].groupby([lines[name] for name in HEAD]).all()
     return {
         "task": run.spec.identity.task,
         "seed": run.seed,
         "heads": 2 * config.heads * config.decoder_layers,
-        "one line": (by_head == 1).sum(),
+        "one line": (line_counts == 1).sum(),
         "on digits": len(near_by_head),
         "near the place": near_by_head.sum(),
     }
 
 
-def mask_alone(found: Results) -> pd.DataFrame:
-    """Models whose lines have values, once these are set to 0: percent right by length, a row per run."""
+def mask_alone(results: Results) -> pd.DataFrame:
+    """Percent right by length of models whose lines have values, once these are set to 0: a row a run."""
     rows = []
-    for run in found.existing([f"{task}-abc" for task in ARITHMETIC]):
+    for run in results.existing([f"{task}-abc" for task in ARITHMETIC]):
         bias = run.bias()
         if run.weights and bias is not None and any(line.value for line in bias.lines):
-            tested = evaluate(run.model().with_bias(as_mask(bias)), run.spec.sampler, MASK_TESTS)
-            right = dict(zip(tested.length.map("{} digits".format), 100 * tested.accuracy, strict=True))
-            rows.append({"task": run.spec.identity.task, "seed": run.seed} | right)
+            tests = evaluate(run.model().with_bias(as_mask(bias)), run.spec.sampler, MASK_TESTS)
+            percents = dict(zip(tests.length.map("{} digits".format), 100 * tests.accuracy, strict=True))
+            rows.append({"task": run.spec.identity.task, "seed": run.seed} | percents)
     return pd.DataFrame(rows)
