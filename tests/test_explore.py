@@ -100,7 +100,7 @@ def test_cells_on_kept_lines_are_framed_and_closed_cells_of_the_bias_are_grey(
         assert isinstance(drawn, PatchCollection)
         corners = [(path.get_extents().p0 + 0.5).astype(int) for path in drawn.get_paths()]
         lines = [line for line in bias.of("cross", 0) if line.head == head]
-        on_lines = {cell for line in lines for cell in zip(*cells_of(line, bench.layout), strict=True)}
+        on_lines = {cell for line in lines for cell in zip(*cells_of(line, bench.batch.layout), strict=True)}
         expected = sorted(weights[cell] for cell in on_lines)
         np.testing.assert_allclose(sorted(shown[y, x] for x, y in corners), expected, rtol=1e-5)
     dense = bias.dense(bench.parent.spec.sampler.layout(12), "cross", 0, bias.heads)

@@ -30,27 +30,27 @@ class Board:
         panel.set(xlim=across, ylim=down, aspect="equal")
         panel.axis("off")
 
-    def cell(self, at: Point, token: str, look: str = "plain", color: str = INK) -> None:
+    def cell(self, center: Point, token: str, look: str = "plain", color: str = INK) -> None:
         face, edge, width = CELL_LOOKS[look]
-        box = FancyBboxPatch((at[0] - 0.43, at[1] - 0.43), 0.86, 0.86, "round,pad=0,rounding_size=0.12")
+        box = FancyBboxPatch((center[0] - 0.43, center[1] - 0.43), 0.86, 0.86, "round,pad=0,rounding_size=0.12")
         box.set(facecolor=face, edgecolor=edge, linewidth=width, zorder=1 + (look != "plain"))
         self.panel.add_patch(box)
-        self.text(at, token, color)
+        self.text(center, token, color)
 
-    def text(self, at: Point, text: str, color: str = INK, size: float = 9) -> None:
-        self.panel.text(*at, text, ha="center", va="center", fontsize=size, color=color, zorder=4)
+    def text(self, center: Point, text: str, color: str = INK, size: float = 9) -> None:
+        self.panel.text(*center, text, ha="center", va="center", fontsize=size, color=color, zorder=4)
 
     def wire(self, start: Point, end: Point, color: str, bend: float = 1, dots: bool = False) -> None:
         """A line that begins and ends upright, and has a dot at its end; between level ends it goes up by `bend`."""
-        (x, y), (to, high) = start, end
-        middle = (y + high) / 2 if abs(high - y) > 0.5 else y + bend
-        curve = Path([start, (x, middle), (to, middle), end], [Path.MOVETO, *[Path.CURVE4] * 3])
-        line = ":" if dots else "-"
-        self.panel.add_patch(PathPatch(curve, fill=False, edgecolor=color, linewidth=1.6, linestyle=line, zorder=3))
+        (start_x, start_y), (end_x, end_y) = start, end
+        middle = (start_y + end_y) / 2 if abs(end_y - start_y) > 0.5 else start_y + bend
+        curve = Path([start, (start_x, middle), (end_x, middle), end], [Path.MOVETO, *[Path.CURVE4] * 3])
+        style = ":" if dots else "-"
+        self.panel.add_patch(PathPatch(curve, fill=False, edgecolor=color, linewidth=1.6, linestyle=style, zorder=3))
         self.node(end, color, 3.2)
 
-    def node(self, at: Point, color: str = INK, size: float = 4.5) -> None:
-        self.panel.plot(*at, "o", color=color, markersize=size, zorder=3)
+    def node(self, center: Point, color: str = INK, size: float = 4.5) -> None:
+        self.panel.plot(*center, "o", color=color, markersize=size, zorder=3)
 
 
 class Problem(Board):
@@ -58,21 +58,20 @@ class Problem(Board):
 
     def __init__(self, panel: Axes, task: Task, batch: Batch, step: int, gap: float = GAP) -> None:
         self.layout, self.step = batch.layout, step
-        count = len(self.layout.operands)
-        wide = width_of(batch) - 2.2
-        super().__init__(panel, (-wide - 0.6, 1.6), (-0.6, gap + count + 0.2))
-        self.places: dict[SeenToken, Point] = {("cross", self.layout.symbols[-1][0]): (1, gap)}
-        for number, operand in enumerate(self.layout.operands):
-            row = gap + count - 1 - number
-            self.places["cross", self.layout.symbols[number][0]] = (-operand.places, row)
-            self.places |= {("cross", column): (-at, row) for at, column in enumerate(operand.columns.tolist())}
+        operands, symbols = self.layout.operands, self.layout.symbols
+        super().__init__(panel, (1.6 - width_of(batch), 1.6), (-0.6, gap + len(operands) + 0.2))
+        self.places: dict[SeenToken, Point] = {("cross", symbols[-1][0]): (1, gap)}
+        for number, operand in enumerate(operands):
+            y = gap + len(operands) - 1 - number
+            self.places["cross", symbols[number][0]] = (-operand.places, y)
+            self.places |= {("cross", column): (-place, y) for place, column in enumerate(operand.columns.tolist())}
         self.places |= {("self", index): (1 - index, 0) for index in range(self.layout.target_length)}
         self.tokens = {"cross": task.text(batch.source[0].tolist()), "self": task.text(batch.target[0].tolist())}
         self.lowest = gap
 
-    def is_symbol(self, seen: SeenToken) -> bool:
+    def is_symbol(self, token: SeenToken) -> bool:
         """Whether a token is a symbol of the problem, or the one with which the answer begins."""
-        return seen == ("self", 0) or (seen[0] == "cross" and seen[1] in [column for column, _ in self.layout.symbols])
+        return token in [("self", 0), *(("cross", column) for column, _ in self.layout.symbols)]
 
     def opened(self, bias: Bias, kind: Attention, layer: int) -> list[list[SeenToken]]:
         """What some head sees at each step."""
@@ -80,23 +79,23 @@ class Problem(Board):
         assert dense is not None
         return [[(kind, key) for key in row.nonzero()[:, 0].tolist()] for row in dense.isfinite().any(0)]
 
-    def end(self, seen: SeenToken, number: int = 0, count: int = 1) -> Point:
-        """Where a line to a token ends, beside others; in an upper row left of the digits below."""
-        x, y = self.places[seen]
+    def end(self, token: SeenToken, number: int = 0, count: int = 1) -> Point:
+        """Where line `number` of `count` lines to a token ends; in an upper row left of the digits below."""
+        x, y = self.places[token]
         aside = 0.5 * (number / (count - 1) - 0.5) if count > 1 else 0.0
         if y > self.lowest:
             return x + 0.3 * aside - 0.27, y - LINE_END
         return x + aside, y - LINE_END if y else LINE_END
 
     def look(self, wires: Iterable[tuple[SeenToken, str]]) -> None:
-        """Draw what is seen at the step, each token with the colour of a line to it."""
+        """Draw what is seen at the step: lines to tokens, in their colours."""
         wires, start = [*wires], (-self.step, NODE)
+        tokens = [token for token, _ in wires]
         self.stem()
-        for number, (seen, color) in enumerate(wires):
-            same = [other for other, (its, _) in enumerate(wires) if its == seen]
-            self.wire(start, self.end(seen, same.index(number), len(same)), color)
+        for number, (token, color) in enumerate(wires):
+            self.wire(start, self.end(token, tokens[:number].count(token), tokens.count(token)), color)
         self.node(start)
-        self.draw({seen for seen, _ in wires})
+        self.draw(tokens)
 
     def stem(self) -> None:
         """A line up from the token that is asked for."""
@@ -104,14 +103,14 @@ class Problem(Board):
 
     def draw(self, seen: Collection[SeenToken]) -> None:
         """Draw all cells, of which those that are seen are lit; a symbol is a cell only where it is seen."""
-        for token, at in self.places.items():
+        for token, center in self.places.items():
             kind, key = token
             if kind == "self" and key > self.step:
-                self.cell(at, *("?", "asked") if key == self.step + 1 else ("",))
+                self.cell(center, *("?", "asked") if key == self.step + 1 else ("",))
             elif token in seen or not self.is_symbol(token):
-                self.cell(at, self.tokens[kind][key], "lit" if token in seen else "plain")
+                self.cell(center, self.tokens[kind][key], "lit" if token in seen else "plain")
             elif kind == "cross":
-                self.text(at, self.tokens[kind][key], PALE)
+                self.text(center, self.tokens[kind][key], PALE)
 
 
 def width_of(batch: Batch) -> float:

@@ -21,13 +21,13 @@ def numbered(name: str, caption: str) -> str:
 
     `figure-7-1-reach` is `Figure 7.1`, `table-a1-2-x` is `Table A1.2`, and `table-1` is `Table 1 of the paper`.
     """
-    if found := OURS.fullmatch(name):
-        number = f"{found[2].upper()}.{found[3]}"
-    elif found := PAPERS.fullmatch(name):
-        number = f"{found[2]} of the paper"
+    if match := OURS.fullmatch(name):
+        number = f"{match[2].upper()}.{match[3]}"
+    elif match := PAPERS.fullmatch(name):
+        number = f"{match[2]} of the paper"
     else:
         raise InputError(f"no number follows from the name {name!r}: give one such as figure-7-1-reach")
-    return f"**{found[1].capitalize()} {number}.** {caption}"
+    return f"**{match[1].capitalize()} {number}.** {caption}"
 
 
 def scene(name: str, height: int) -> HTML:
@@ -50,13 +50,13 @@ class Exhibits:
 
     def figure(self, name: str, figure: Figure, caption: str) -> None:
         """Save a figure as PNG and SVG; show it and below it its caption."""
-        said = Markdown(numbered(name, caption))
-        display(pictures.save_figure(figure, name, self.profile), said)
+        numbered_caption = Markdown(numbered(name, caption))
+        display(pictures.save_figure(figure, name, self.profile), numbered_caption)
 
     def table(
         self, name: str, frame: pd.DataFrame, caption: str, shown: pd.DataFrame | None = None, note: str = ""
     ) -> None:
         """Save a table as CSV, Markdown and LaTeX; show its caption with a note, and `shown`, or all of it."""
-        said = f"{numbered(name, caption)} {note}".strip()
-        tables.save_table(frame, name, self.profile, shown, said, note)
-        display(Markdown(said), HTML(tables.html(frame if shown is None else shown)))
+        text = f"{numbered(name, caption)} {note}".strip()
+        tables.save_table(frame, name, self.profile, shown, text, note)
+        display(Markdown(text), HTML(tables.html(frame if shown is None else shown)))

@@ -31,7 +31,7 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bo
     from traitlets.config import Config
 
     accepted = papermill.inspect_notebook(str(notebook))
-    own = {name: value for name, value in parameters.items() if name in accepted}
+    accepted_values = {name: value for name, value in parameters.items() if name in accepted}
     options: dict[str, Any] = {"kernel_name": "python3", "cwd": str(notebook.parent), "progress_bar": bar}
     options["execution_timeout"] = TIMEOUT
     options["extra_arguments"] = ["--log-level=50"]  # a kernel that is shut down says that it was interrupted
@@ -39,7 +39,7 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bo
     with tempfile.TemporaryDirectory() as folder, replacement(output) as temporary:
         options["config"] = Config(KernelManager={"transport": "ipc", "connection_file": f"{folder}/kernel.json"})
         try:
-            papermill.execute_notebook(str(notebook), str(temporary), own, **options)
+            papermill.execute_notebook(str(notebook), str(temporary), accepted_values, **options)
         except papermill.PapermillExecutionError as error:
             failure = error
     if failure is not None:
@@ -50,12 +50,12 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bo
 
 def refresh(names: Sequence[str], folder: Path | None = None) -> None:
     """Re-run a folder's notebooks in place, all or some, with their default parameters; normalise them for git."""
-    known = {path.stem: path for path in in_reading_order(folder)}
-    if unknown := [name for name in names if name not in known]:
-        raise InputError(f"unknown notebook {unknown[0]!r}: choose one of {', '.join(known)}")
-    for notebook in [known[name] for name in names or known]:
+    books = {path.stem: path for path in in_reading_order(folder)}
+    if unknown := [name for name in names if name not in books]:
+        raise InputError(f"unknown notebook {unknown[0]!r}: choose one of {', '.join(books)}")
+    for notebook in [books[name] for name in names or books]:
         output = paths.BUILD / "notebooks" / notebook.name
         execute(notebook, output, {})
         command = [sys.executable, "-m", "nbstripout", "--keep-output", "--keep-count", "--extra-keys", KEPT_OUT]
-        done = subprocess.run(command, input=output.read_bytes(), stdout=subprocess.PIPE, check=True)
-        write_bytes(notebook, done.stdout)
+        normalised = subprocess.run(command, input=output.read_bytes(), stdout=subprocess.PIPE, check=True)
+        write_bytes(notebook, normalised.stdout)

@@ -56,14 +56,14 @@ def new_figure(
 @rc_context(STYLE)
 def save_figure(figure: Figure, name: str, profile: str) -> Image:
     """Write PNG and SVG into the profile's figures; returns the picture in the size that it was made for."""
-    written = {}
+    contents = {}
     for kind, options in {"png": {"dpi": DENSITY}, "svg": {"metadata": {"Date": None}}}.items():
         buffer = BytesIO()
         figure.savefig(buffer, format=kind, **options)  # type: ignore[arg-type]
-        written[kind] = buffer.getvalue()
-        write_bytes(paths.figures(profile) / f"{name}.{kind}", written[kind])
-    width = int.from_bytes(written["png"][16:20], "big")  # in pixels, as its header says
-    return Image(written["png"], width=round(96 * width / DENSITY))
+        contents[kind] = buffer.getvalue()
+        write_bytes(paths.figures(profile) / f"{name}.{kind}", contents[kind])
+    width = int.from_bytes(contents["png"][16:20], "big")  # in pixels, as its header says
+    return Image(contents["png"], width=round(96 * width / DENSITY))
 
 
 def fixed_figure(width: int, height: int) -> Figure:
@@ -113,9 +113,8 @@ def outline(axes: Axes, cells: np.ndarray, corner: tuple[int, int] = (0, 0)) -> 
     """Frames around cells, white on black, whole at the matrix's edge, too; the matrix's first cell is at `corner`."""
     boxes = [Rectangle((column - 0.5, row - 0.5), 1, 1) for row, column in (np.argwhere(cells) + corner).tolist()]
     for color, width in (("black", 1.6), ("white", 0.8)):
-        axes.add_collection(
-            PatchCollection(boxes, facecolor="none", edgecolor=color, linewidth=width, zorder=3), autolim=False
-        ).set_clip_on(False)
+        frames = PatchCollection(boxes, facecolor="none", edgecolor=color, linewidth=width, zorder=3)
+        axes.add_collection(frames, autolim=False).set_clip_on(False)
 
 
 def frame(axes: Axes, column: float, row: float, width: float = 1, height: float = 1) -> None:

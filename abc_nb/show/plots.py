@@ -28,10 +28,10 @@ CELL = 0.17  # inches: a cell that a token can be written beside
 
 
 def colors_of(names: Iterable[str]) -> dict[str, Any]:
-    """Colours by name: a model's own (what follows in brackets is none of its name), of others the next free ones."""
-    looks = {name: COLOR_NUMBERS.get(name.partition(" (")[0]) for name in names}
-    free = itertools.cycle(number for number in range(len(COLORS)) if number not in looks.values())
-    return {name: COLORS[next(free) if look is None else look] for name, look in looks.items()}
+    """Colours by name: fixed ones for models (whatever follows in brackets), the next free ones for other names."""
+    numbers = {name: COLOR_NUMBERS.get(name.partition(" (")[0]) for name in names}
+    free = itertools.cycle(number for number in range(len(COLORS)) if number not in numbers.values())
+    return {name: COLORS[next(free) if number is None else number] for name, number in numbers.items()}
 
 
 def curves(panel: Axes, rows: pd.DataFrame, by: str, colors: dict[str, Any], dashed: Sequence[str] = ()) -> None:
@@ -67,38 +67,36 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     Accuracy is that of the worst seed at each length.
     """
     layer, head = study.strongest_head("cross", "antidiagonal")
-    figure, (seen, extended, right) = new_figure(3, size=(3.2, 2.9), width_ratios=[3.4, 4.2, 4.6])
+    figure, (averages, extended, right) = new_figure(3, size=(3.2, 2.9), width_ratios=[3.4, 4.2, 4.6])
     rows_shown = min(TRAINED, study.layout.target_length - 1)  # of digits that all training numbers have
-    averaged = study.averages["cross", layer][head].numpy()[:rows_shown]
-    image = heat_map(seen, averaged, vmin=0, vmax=np.ceil(10 * averaged.max()) / 10)
-    figure.colorbar(image, ax=seen, label="attention", fraction=0.04, pad=0.01)
-    outline(seen, study.opened("cross", layer)[head][:rows_shown])
+    weights = study.averages["cross", layer][head].numpy()[:rows_shown]
+    image = heat_map(averages, weights, vmin=0, vmax=np.ceil(10 * weights.max()) / 10)
+    figure.colorbar(image, ax=averages, label="attention", fraction=0.04, pad=0.01)
+    outline(averages, study.opened("cross", layer)[head][:rows_shown])
     keys, queries = letters(study.layout)
-    label_tokens(seen, keys if len(keys) < 20 else once(keys), queries[:rows_shown], size=10)
-    seen.set(title="1. What a plain model looks at")
+    label_tokens(averages, keys if len(keys) < 20 else once(keys), queries[:rows_shown], size=10)
+    averages.set(title="1. What a plain model looks at", ylabel=f"first {rows_shown} output tokens, units first")
     longer = study.run.spec.sampler.layout(HEADLINE_DIGITS)
     mask(extended, study.bias.dense(longer, "cross", layer)[head].isfinite().numpy())
     keys, queries = letters(longer)
-    some = [name * (row % 5 == 1) for row, name in enumerate(queries, 1)]
-    label_tokens(extended, once(keys), some, size=9)
-    extended.set(title="2. Its lines, extended: a new model's bias")
+    every_fifth = [name * (row % 5 == 1) for row, name in enumerate(queries, 1)]
+    label_tokens(extended, once(keys), every_fifth, size=9)
+    extended.set(title="2. Its lines, extended: a new model's bias", ylabel="output token, units first")
     patches = [Patch(facecolor=color, edgecolor="0.5", label=name) for name, color in OPEN_OR_CLOSED.items()]
     extended.legend(handles=patches, loc="upper left", fontsize=9, frameon=True)
-    for panel in (seen, extended):
-        panel.set(xlabel="token of the problem (a, b: digits)", ylabel="output token, units first")
-    seen.set(ylabel=f"first {rows_shown} output tokens, units first")
+    for panel in (averages, extended):
+        panel.set(xlabel="token of the problem (a, b: digits)")
     rows = with_titles(rows.loc[rows.groupby(["model", "length"]).accuracy.idxmin()])
     end = 500 * int(rows.length.max())
     colors = colors_of(sorted(set(rows.model), key=lambda model: [*COLOR_NUMBERS, model].index(model)))
     curves(right, rows, "model", colors, dashed=["ABC"])
-    look: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 9, "color": "0.3"}
-    right.text(TRAINED**0.5, 50, "trained lengths", **look)
+    right.text(TRAINED**0.5, 50, "trained lengths", rotation=90, ha="center", va="center", fontsize=9, color="0.3")
     task = rows.task.iloc[0]
     right.set(title=f"3. {task}: right answers", xlabel=f"length in {length_unit(task)}, log scale", xlim=(0.9, end))
     right.set_xticks(ticks := sorted({1, TRAINED, 20, *rows.groupby("model").length.max()}), map("{:,}".format, ticks))
     name_curves(right, rows, colors)
-    tested = rows[rows.model.isin(map(model_title, certified))].length.max()
     if certified:
+        tested = rows[rows.model.isin(map(model_title, certified))].length.max()
         arrow = {"arrowstyle": "-|>", "color": "0.3", "linestyle": ":", "linewidth": 1.5}
         right.annotate("", (end, 100), (tested, 100), arrowprops=arrow)
         counts = "\n".join(f"{model_title(model)}: {count} seeds " for model, count in certified.items())
@@ -110,14 +108,13 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
 
 def name_curves(panel: Axes, rows: pd.DataFrame, colors: dict[str, Any]) -> None:
     """Names at the ends of curves: of those that end high one below the other, of others one above the other."""
-    places = {True: itertools.count(90, -11), False: itertools.count(5, 9)}
+    heights = {True: itertools.count(90, -11), False: itertools.count(5, 9)}
     for name, color in reversed(colors.items()):
-        own = rows[rows.model == name]
-        end = own.length.max()
-        high = own[own.length == end].accuracy.median() >= 0.5
-        look: dict[str, Any] = {"color": color, "ha": "right" if high else "left", "va": "center", "fontsize": 9}
-        said = {"Window": "Window, plain index"}.get(name, name)
-        panel.text(end if high else 1.2 * end, next(places[high]), said, **look)
+        accuracy = rows[rows.model == name].set_index("length").accuracy
+        end = accuracy.index.max()
+        high = bool(accuracy[[end]].median() >= 0.5)
+        x, side = (end, "right") if high else (1.2 * end, "left")
+        panel.text(x, next(heights[high]), name, color=color, ha=side, va="center", fontsize=9)
 
 
 def once(keys: Sequence[str]) -> list[str]:
@@ -128,23 +125,27 @@ def once(keys: Sequence[str]) -> list[str]:
 
 def slip(axis: Axes, weights: np.ndarray, needed: np.ndarray) -> None:
     """An arrow from a cell that is needed to what is seen instead, in the row in which most is seen elsewhere."""
-    seen = np.where(needed.any(1, keepdims=True) & ~needed, weights, 0)
-    row, column = np.unravel_index(seen.argmax(), seen.shape)
-    looks = {"arrowstyle": "->", "color": "white", "linewidth": 1.5, "shrinkA": 0, "shrinkB": 0}
-    axis.annotate("", (column, row), (needed[row].argmax(), row), arrowprops=looks)
+    elsewhere = np.where(needed.any(1, keepdims=True) & ~needed, weights, 0)
+    row, column = np.unravel_index(elsewhere.argmax(), elsewhere.shape)
+    arrow = {"arrowstyle": "->", "color": "white", "linewidth": 1.5, "shrinkA": 0, "shrinkB": 0}
+    axis.annotate("", (column, row), (needed[row].argmax(), row), arrowprops=arrow)
+
+
+def count_to_end(tokens: Sequence[str]) -> int:
+    """How many tokens there are up to the first end token."""
+    return [*tokens, EOS].index(EOS) + 1
 
 
 @rc_context(STYLE)
 def attention_maps(heads: Sequence[HeadMap], across: int = 0) -> Figure:
     """Heads on one scale (figures 5, 6), to the end tokens; wrong tokens are red, needed cells framed."""
     across = across or len(heads)
-    pairs = [(head.outputs, head.keys) for head in heads]
-    heights, wide = ([[*tokens, EOS].index(EOS) + 1 for tokens in own] for own in zip(*pairs, strict=True))
-    ratios = [max(wide[column::across]) for column in range(across)]
-    below = 0.3 * (len(heads) > across)  # room for titles below other panels
-    size = (CELL * sum(ratios) / across + 1.1, CELL * max(heights) + 1.0 + below)
+    heights, widths = [count_to_end(head.outputs) for head in heads], [count_to_end(head.keys) for head in heads]
+    ratios = [max(widths[column::across]) for column in range(across)]
+    title_room = 0.3 * (len(heads) > across)  # for titles below other panels
+    size = (CELL * sum(ratios) / across + 1.1, CELL * max(heights) + 1.0 + title_room)
     figure, axes = new_figure(len(heads), across, size, width_ratios=ratios)
-    for axis, head, rows, columns in zip(axes, heads, heights, wide, strict=True):
+    for axis, head, rows, columns in zip(axes, heads, heights, widths, strict=True):
         image = heat_map(axis, head.weights[:rows, :columns], vmin=0, vmax=1, aspect="equal")
         label_tokens(axis, head.keys[:columns], head.outputs[:rows], size=9, right=head.right[:rows])
         outline(axis, head.needed[:rows, :columns])

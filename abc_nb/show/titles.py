@@ -21,14 +21,14 @@ def model_titles(names: Iterable[str]) -> dict[str, str]:
     Decoder-only models, and baselines trained at three widths, say so where the others are shown, too.
     """
     titles = {name: name for name in names}
-    every = known(tables=True) | known()
-    models = {name: every[name] for name in titles if name in every}
-    both_kinds = len({model.kind for model in models.values()}) > 1
+    table = known(tables=True) | known()
+    models = {name: table[name] for name in titles if name in table}
+    two_kinds = len({model.kind for model in models.values()}) > 1
     for name, model in models.items():
-        titles[name] = model.title + ", decoder-only" * (both_kinds and model.kind == "decoder-only")
-    of_one_width = {titles[name] for name, model in models.items() if not model.extends}
+        titles[name] = model.title + ", decoder-only" * (two_kinds and model.kind == "decoder-only")
+    one_width_titles = {titles[name] for name, model in models.items() if not model.extends}
     for name, model in models.items():
-        titles[name] += ", three widths" * (model.extends and titles[name] in of_one_width)
+        titles[name] += ", three widths" * (model.extends and titles[name] in one_width_titles)
     return titles
 
 
@@ -36,8 +36,8 @@ def task_title(name: str, base: int | None = None) -> str:
     """A task's title, with its base if that is not the usual one; a name that is none stays as it is."""
     if name not in REGISTRY:
         return name
-    usual = base is None or base == Task(name).base
-    return Task(name).title + ("" if usual else f", base {base}")
+    task = Task(name)
+    return task.title + ("" if base in (None, task.base) else f", base {base}")
 
 
 def length_unit(title: str) -> str:
@@ -48,17 +48,17 @@ def length_unit(title: str) -> str:
 
 def with_titles(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with titles in place of the names in its columns task (with base, which goes) and model."""
-    found = frame.copy()
-    if "task" in found:
-        bases = found["base"] if "base" in found else [None] * len(found)
-        found["task"] = [task_title(task, base) for task, base in zip(found["task"], bases, strict=True)]
-    if "model" in found:
-        found["model"] = found["model"].map(model_titles(found["model"]))
-    return found.drop(columns="base", errors="ignore")
+    titled = frame.copy()
+    if "task" in frame:
+        bases = frame["base"] if "base" in frame else [None] * len(frame)
+        titled["task"] = [task_title(task, base) for task, base in zip(frame["task"], bases, strict=True)]
+    if "model" in frame:
+        titled["model"] = frame["model"].map(model_titles(frame["model"]))
+    return titled.drop(columns="base", errors="ignore")
 
 
 def ranges_in_words(numbers: Sequence[int]) -> str:
     """`1, 2, 4 to 8`: numbers in rising order, three or more in a row by their ends."""
-    rows = itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])  # alike in a row
-    parts = [[number for _, number in row] for _, row in rows]
-    return ", ".join(f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts)
+    groups = itertools.groupby(enumerate(numbers), lambda item: item[1] - item[0])  # the same within a run
+    runs = [[number for _, number in group] for _, group in groups]
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)

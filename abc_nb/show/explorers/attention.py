@@ -27,7 +27,7 @@ def explore_attention(
     """Type a problem, step through its decoding, and see what the trained model `name` looks at."""
     study = AttentionStudy(load(name, seed, profile), samples=100)
     config, first, default = study.model.config, study.ranked_heads("cross")[0], study.run.spec.task.example
-    asked = lru_cache(maxsize=4)(lambda problem: ask(study, problem))
+    decode = lru_cache(maxsize=4)(lambda problem: ask(study, problem))
 
     def adjust(controls: Controls, changed: str) -> None:
         """Another attention begins with its best head; a new problem is shown as a whole."""
@@ -35,15 +35,15 @@ def explore_attention(
             layer, head = study.ranked_heads(controls["attention"].value)[0]
             controls["layer"].value, controls["head"].value = layer + 1, head + 1
         if changed in ("", "problem"):
-            controls["step"].max = controls["step"].value = len(asked(controls["problem"].value)[1].outputs)
+            controls["step"].max = controls["step"].value = len(decode(controls["problem"].value)[1].outputs)
 
     def look(figure: Figure, problem: str, step: int, attention: Attention, layer: int, head: int) -> str:
-        said, decoded = asked(problem)
-        chosen = decoded.head(attention, layer - 1, head - 1)
-        draw_head(figure, chosen, step)
+        verdict, decoded = decode(problem)
+        head_map = decoded.head(attention, layer - 1, head - 1)
+        draw_head(figure, head_map, step)
         draw_all_heads(figure, decoded, attention, layer - 1, head - 1)
-        answer = f'<b class="abc-answer" style="font-size:16px;white-space:nowrap">{escape(said)}</b>'
-        return f'{answer}<div class="abc-step">{escape(step_sentence(decoded, chosen, step))}</div>'
+        answer = f'<b class="abc-answer" style="font-size:16px;white-space:nowrap">{escape(verdict)}</b>'
+        return f'{answer}<div class="abc-step">{escape(step_sentence(decoded, head_map, step))}</div>'
 
     controls = {
         "problem": control(w.Text, "problem", 460, value=problem or default, continuous_update=False),
@@ -56,7 +56,7 @@ def explore_attention(
 
 
 def ask(study: AttentionStudy, text: str) -> tuple[str, Decoded]:
-    """What the model answers, and how it decoded a problem as wide as typed; InputError for one too long to draw."""
+    """The model's answer with a verdict, and its decoding of the problem; InputError for one too long to draw."""
     task = study.run.spec.task
     places = max(digits.shape[1] for digits in task.read(text))
     if places > MOST_PLACES:
@@ -66,21 +66,21 @@ def ask(study: AttentionStudy, text: str) -> tuple[str, Decoded]:
         task.write([*map(task.token, tokens)], decoded.layout) for tokens in (decoded.outputs, decoded.expected)
     )
     wrong = decoded.right.count(False)
-    judged = f"✗ wrong in {wrong} of {len(decoded.right)} tokens; right is {right}" if wrong else "✓ right"
-    return f"{text.strip()} = {answer} {judged}", decoded
+    verdict = f"✗ wrong in {wrong} of {len(decoded.right)} tokens; right is {right}" if wrong else "✓ right"
+    return f"{text.strip()} = {answer} {verdict}", decoded
 
 
-def step_sentence(decoded: Decoded, chosen: HeadMap, step: int) -> str:
+def step_sentence(decoded: Decoded, head: HeadMap, step: int) -> str:
     """What one step writes, and the keys that the head looks at most while it does."""
-    at = step - 1
-    judged = "✓" if decoded.right[at] else f"✗ (right: {decoded.expected[at]})"
-    weights, needed = chosen.weights[at], chosen.needed[at]
-    seen = [
-        f"{chosen.keys[column]} in column {column + 1} {weights[column]:.0%}{' □' if needed[column] else ''}"
+    row = step - 1
+    verdict = "✓" if decoded.right[row] else f"✗ (right: {decoded.expected[row]})"
+    weights, needed = head.weights[row], head.needed[row]
+    keys = [
+        f"{head.keys[column]} in column {column + 1} {weights[column]:.0%}{' □' if needed[column] else ''}"
         for column in np.argsort(-weights, kind="stable")[:3].tolist()
     ]
     mass = f"{weights[needed].sum():.0%} is on the needed cells □" if needed.any() else "no cell is needed here"
-    return f"Step {step} writes {decoded.outputs[at]} {judged}. This head looks at {', '.join(seen)}; {mass}."
+    return f"Step {step} writes {decoded.outputs[row]} {verdict}. This head looks at {', '.join(keys)}; {mass}."
 
 
 def draw_head(figure: Figure, head: HeadMap, step: int) -> None:
@@ -89,8 +89,8 @@ def draw_head(figure: Figure, head: HeadMap, step: int) -> None:
     later = np.arange(len(head.weights))[:, None] >= step
     image = pictures.heat_map(axes, np.where(later, np.nan, head.weights), vmin=0, vmax=1)
     size = max(5, min(12, 584 / len(head.keys), 344 / len(head.outputs) * 0.7))
-    said = [token if right else f"✗ {token}" for token, right in zip(head.outputs, head.right, strict=True)]
-    pictures.label_tokens(axes, head.keys, [*said[:step], *"·" * (len(said) - step)], size, head.right[:step])
+    outputs = [token if right else f"✗ {token}" for token, right in zip(head.outputs, head.right, strict=True)]
+    pictures.label_tokens(axes, head.keys, [*outputs[:step], *"·" * (len(outputs) - step)], size, head.right[:step])
     axes.set(xlabel=head.xlabel, ylabel="output token, units first")
     pictures.outline(axes, head.needed & ~later)
     pictures.frame(axes, 0, step - 1, len(head.keys))

@@ -14,6 +14,7 @@ from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import SHARE, Calibration
 from abc_nb.calibration.calibrate_model import Averages, average_attention, bias_from_attention
 from abc_nb.problems.layouts import Layout
+from abc_nb.problems.sampling import Batch
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.show import pictures
@@ -45,41 +46,42 @@ class Bench:
     abc: Spec
 
     @cached_property
-    def layout(self) -> Layout:
-        """Where tokens stand in the problems that attention is averaged over."""
-        return self.abc.calibration_batch(self.parent.seed).layout
+    def batch(self) -> Batch:
+        """The problems that attention is averaged over."""
+        return self.abc.calibration_batch(self.parent.seed)
 
     @cached_property
     def averages(self) -> Averages:
         """Attention (head, query, key) by attention and layer."""
-        return average_attention(self.parent.model(), self.abc.calibration_batch(self.parent.seed))
+        return average_attention(self.parent.model(), self.batch)
 
     def calibrate(self, share: float) -> Lines:
-        """The bias of this threshold, so that no model is asked."""
-        return bias_from_attention(self.averages, self.layout, Calibration(share=share))
+        """The bias of this threshold, read from the averages alone."""
+        return bias_from_attention(self.averages, self.batch.layout, Calibration(share=share))
 
     @property
     def share(self) -> float:
         """The threshold that ABC chose, where its run is there."""
-        made = store.find(self.abc, self.parent.seed)
-        return SHARE if made is None else float(made.table("thresholds").share.iloc[-1])
+        run = store.find(self.abc, self.parent.seed)
+        return SHARE if run is None else float(run.table("thresholds").share.iloc[-1])
 
     def draw(self, figure: Figure, share: float, attention: Attention, layer: int, digits: int) -> str:
         """Draw a layer's lines, counted from 1, and the bias for problems of a length; gives a table of lines."""
-        bias, alone = self.calibrate(round(share, 2)), self.parent.spec.model.kind == "decoder-only"
-        where = "attention on the problem" if alone and attention == "cross" else f"{attention}-attention"
-        where, layer = f"{where}, layer {layer}", layer - 1
-        covered = bias.covers(self.layout, attention, layer).numpy()
-        averaged = self.averages[attention, layer].numpy()
-        draw_heads(figure, 0, averaged, f"averaged {where}, its lines framed", self.layout, covered)
-        layout = self.parent.spec.sampler.layout(digits)
-        longer = bias.dense(layout, attention, layer, bias.heads).numpy()
-        draw_heads(figure, 1, longer, f"bias of {where}, for {digits} digits", layout)
+        bias, layout = self.calibrate(round(share, 2)), self.batch.layout
+        decoder_only = self.parent.spec.model.kind == "decoder-only"
+        title = "attention on the problem" if decoder_only and attention == "cross" else f"{attention}-attention"
+        title, layer = f"{title}, layer {layer}", layer - 1
+        covered = bias.covers(layout, attention, layer).numpy()
+        averages = self.averages[attention, layer].numpy()
+        draw_heads(figure, 0, averages, f"averaged {title}, its lines framed", layout, covered)
+        longer = self.parent.spec.sampler.layout(digits)
+        dense = bias.dense(longer, attention, layer, bias.heads).numpy()
+        draw_heads(figure, 1, dense, f"bias of {title}, for {digits} digits", longer)
         figure.axes[1].set_xlabel("key (yellow: 0; darker: lower; grey: closed)")
-        shown = line_table(bias.of(attention, layer), self.averages, self.layout).drop(columns=["attention", "layer"])
-        shown = shown.sort_values(["head", "share"], ascending=[True, False]).rename(columns={"span": "follows"})
-        count = f'<b class="abc-count">{len(bias.lines)} lines, {len(shown)} of them in this map</b>'
-        return count + scrolling_table(shown, 160)
+        lines = line_table(bias.of(attention, layer), self.averages, layout).drop(columns=["attention", "layer"])
+        lines = lines.sort_values(["head", "share"], ascending=[True, False]).rename(columns={"span": "follows"})
+        count = f'<b class="abc-count">{len(bias.lines)} lines, {len(lines)} of them in this map</b>'
+        return count + scrolling_table(lines, 160)
 
 
 def draw_heads(
@@ -95,8 +97,9 @@ def draw_heads(
         axes.text(left - 0.5, row - 0.5 - gap[0] * 0.15, f"head {head + 1}", fontsize=8, va="bottom")
         if framed is not None:
             pictures.outline(axes, framed[head], (row, left))
-    names = [(row, name) for row, name in enumerate(letters(layout)[1]) if name]
-    step = -(-len(names) // 5)
-    shown = [(top + row, name) for top, _ in corners[::HEADS_A_ROW] for row, name in (*names[:-step:step], names[-1])]
-    axes.set_yticks(*zip(*shown, strict=True), fontsize=7)
+    labels = [(row, label) for row, label in enumerate(letters(layout)[1]) if label]
+    step = -(-len(labels) // 5)
+    labels = [*labels[:-step:step], labels[-1]]
+    ticks = [(top + row, label) for top, _ in corners[::HEADS_A_ROW] for row, label in labels]
+    axes.set_yticks(*zip(*ticks, strict=True), fontsize=7)
     axes.set(xlabel="key", ylabel="output token")

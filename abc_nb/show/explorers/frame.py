@@ -66,20 +66,20 @@ class Explorer(w.VBox):
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
         """With the picture, for pages that only show stored outputs."""
         picture = {"image/png": b64encode(self.picture.value).decode()} if self.picture.value else {}
-        return {**super()._repr_mimebundle_(**options), **picture}
+        return super()._repr_mimebundle_(**options) | picture
 
 
 def or_sentence(build: Callable[..., w.Widget]) -> Callable[..., w.Widget]:
     """Where an explorer cannot be built, the sentence that says why stands in its place."""
 
     @wraps(build)
-    def built(*args: Any, **kwargs: Any) -> w.Widget:
+    def build_or_explain(*args: Any, **kwargs: Any) -> w.Widget:
         try:
             return build(*args, **kwargs)
         except InputError as error:
             return line(f"⚠ {error}")
 
-    return built
+    return build_or_explain
 
 
 def fixed(height: int) -> w.Layout:

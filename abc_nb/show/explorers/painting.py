@@ -10,7 +10,7 @@ from torch import Tensor
 from abc_nb.analysis.dataset import on_paper
 from abc_nb.common.errors import InputError, reason
 from abc_nb.problems.tasks import Task
-from abc_nb.show.explorers.frame import or_sentence, scrolling_table
+from abc_nb.show.explorers.frame import Explorer, or_sentence, scrolling_table
 
 ColumnRule = Callable[[Tensor], Tensor]  # distances in columns to booleans: which are open
 OPEN, CLOSED = "success", ""  # looks of a cell
@@ -30,23 +30,23 @@ class Painting(w.VBox):
         first = operand.last - stride * place
         self.judge, self.cells = judge, dict[int, w.ToggleButton]()
         for distance in range(-stride, 2 * stride):
-            known = 0 <= first + distance < len(tokens)
+            exists = 0 <= first + distance < len(tokens)
             look = w.Layout(width="48px", margin="1px 1px 1px 14px" if distance % stride == 0 else "1px")
             self.cells[distance] = w.ToggleButton(
-                value=0 <= distance < stride, description=tokens[first + distance] if known else "·", layout=look
+                value=0 <= distance < stride, description=tokens[first + distance] if exists else "·", layout=look
             )
             self.cells[distance].observe(self.colour, "value")
         self.start = w.Button(description="Train and judge", button_style="primary", icon="play")
         self.verdict = w.HTML("takes some ten seconds").add_class("abc-verdict")
         self.start.on_click(self.run)
-        wrote = task.text(batch.target[0].tolist())[place + 1]
-        label = w.HTML(f"the place above, the place of output <b>{wrote}</b>, the place below: green is open")
+        output = task.text(batch.target[0].tolist())[place + 1]
+        label = w.HTML(f"the place above, the place of output <b>{output}</b>, the place below: green is open")
         super().__init__([label, w.HBox([*self.cells.values()]), self.start, self.verdict])
         self.colour()
 
     def rule(self, distance: Tensor) -> Tensor:
         """Whether a column at each distance, to the right of the place's first digit, is open."""
-        return torch.isin(distance, torch.tensor([at for at, cell in self.cells.items() if cell.value]))
+        return torch.isin(distance, torch.tensor([offset for offset, cell in self.cells.items() if cell.value]))
 
     def colour(self, _: object = None) -> None:
         for cell in self.cells.values():
@@ -62,8 +62,7 @@ class Painting(w.VBox):
         finally:
             self.start.disabled = False
 
-    def __repr__(self) -> str:
-        return "Explorer: run this cell in JupyterLab to use it"
+    __repr__ = Explorer.__repr__
 
 
 explore_painting = or_sentence(Painting)
