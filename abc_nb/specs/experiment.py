@@ -51,7 +51,7 @@ def usual_base(task: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class BaseSpec:
-    """What every kind of spec has: an identity, and fields of which all that a run depends on, but its seed."""
+    """What every kind of spec has: an identity, and all that a run depends on but its seed."""
 
     model: ModelConfig
     parent: Any = None  # one of the same kind, whose attention is calibrated or whose weights training starts from
@@ -103,8 +103,7 @@ class BaseSpec:
     @cached_property
     def data(self) -> dict[str, Any]:
         """All that a run depends on but its seed, defaults included, as plain data."""
-        data: dict[str, Any] = to_data(self)
-        return data
+        return to_data(self)
 
     @cached_property
     def digest(self) -> str:
@@ -138,13 +137,13 @@ def within(prefix: str, changes: Sequence[str]) -> tuple[str, ...]:
 
 def changed(value: Configuration, prefix: str, changes: Sequence[str]) -> Configuration:
     """A configuration with those changes that are of its own fields; InputError for one that is not possible."""
-    own = within(prefix, changes) if prefix else [change for change in changes if "." not in change.partition("=")[0]]
-    known = [field.name for field in fields(value) if field.compare]  # type: ignore[arg-type]
-    for change in own:
+    inner = within(prefix, changes) if prefix else [change for change in changes if "." not in change.partition("=")[0]]
+    names = [field.name for field in fields(value) if field.compare]  # type: ignore[arg-type]
+    for change in inner:
         name, sign, text = change.partition("=")
-        if not sign or name not in known:
+        if not sign or name not in names:
             typed = f"{prefix}.{change}".removeprefix(".")
-            raise InputError(f"cannot set {typed!r}: give FIELD=VALUE, where a field is one of {', '.join(known)}")
+            raise InputError(f"cannot set {typed!r}: give FIELD=VALUE, where a field is one of {', '.join(names)}")
         new, kind = value_of(text), cast(Any, type(value))
         new = float(new) if hints(kind)[name] is float and type(new) is int else new  # 0 is 0.0: one digest
         value = replace(value, **{name: new})  # type: ignore[type-var]
@@ -157,7 +156,7 @@ def value_of(text: str) -> Any:
         data = json.loads(text)
     except (ValueError, RecursionError):
         data = text
-    known = classes(PositionEncoding, Bias, Calibration)
-    if isinstance(data, str) and data in known:
+    configurations = classes(PositionEncoding, Bias, Calibration)
+    if isinstance(data, str) and data in configurations:
         data = {"type": data}
-    return from_data(data, known.values()) if isinstance(data, dict | list) else data
+    return from_data(data, configurations.values()) if isinstance(data, dict | list) else data

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from abc_nb.bias import Bias
 from abc_nb.bias.text import SpanLines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.certificates.text import SpanContexts
@@ -63,7 +64,6 @@ class LanguageSpec(BaseSpec):
 
     @property
     def title(self) -> str:
-        """What it is, in words."""
         return f"language model, {TITLES[self.identity.model]}"
 
     def check(self, typed: str) -> None:
@@ -88,12 +88,12 @@ def language_spec(identity: Name, profile: str, changes: tuple[str, ...]) -> Lan
     if profile != "quick":
         raise InputError(f"{identity} has no profile {profile!r}: language models have quick alone")
     plain = language_models()[identity.model]
-    parts = {part: own for part in PARTS if (own := getattr(plain, part)) is not None}
+    parts = {part: value for part in PARTS if (value := getattr(plain, part)) is not None}
     for change in changes:
         if change.partition(".")[0] not in parts:
             advice = f"{identity} has the parts {', '.join(parts)}, as in training.steps=9"
             raise InputError(f"cannot set {change!r}: {advice}")
-    values: dict[str, Any] = {part: changed(own, part, changes) for part, own in parts.items()}
+    values: dict[str, Any] = {part: changed(value, part, changes) for part, value in parts.items()}
     return replace(plain, **values, changes=changes)
 
 
@@ -104,8 +104,7 @@ def language_models() -> dict[str, LanguageSpec]:
     The last one, `placed`, is a plain model of problems alone: a token sees all of its problem before it, and its
     position is its place.
     """
-    forms, more = patterns(), patterns(OPERATIONS)
-    scaffold, wider = (SpanLines.one_key_per_head(own, HEADS, LAYERS) for own in (forms, more))
+    forms, operations = patterns(), patterns(OPERATIONS)
     config = ModelConfig(
         width=128,
         heads=HEADS,
@@ -116,18 +115,20 @@ def language_models() -> dict[str, LanguageSpec]:
         kind="decoder-only",
     )
 
-    def own(name: str, mixture: Mixture, model: ModelConfig = config, **fields: Any) -> LanguageSpec:
-        return LanguageSpec(mixture, model=model, identity=Name(LANGUAGE, name), tests=TEXT_TESTS, **fields)
+    def named(name: str, mixture: Mixture, bias: Bias = config.bias, **fields: Any) -> LanguageSpec:
+        model, identity = replace(config, bias=bias), Name(LANGUAGE, name)
+        return LanguageSpec(mixture, model=model, identity=identity, tests=TEXT_TESTS, **fields)
 
-    both, alone = Mixture(forms), Mixture(forms, characters=64, text=False)
-    whole = replace(config, bias=SpanLines.whole(forms, HEADS, PLACES))
-    placed = own("placed", alone, whole, training=TRAINING_ALONE)
-    models = [
-        own("text", Mixture(())),
-        own("plain", both),
-        own("abs", both, replace(config, bias=scaffold), **PRACTISED_TEXT),
-        own("operations", Mixture(more), replace(config, bias=wider), training=LONGER, **PRACTISED_TEXT),
-        own("abc", both, parent=placed, calibration=Calibration(), **PRACTISED_TEXT),  # lines that determine the answer
+    mixed, by_hand = Mixture(forms), SpanLines.one_key_per_head(forms, HEADS, LAYERS)
+    problems_alone, whole = Mixture(forms, characters=64, text=False), SpanLines.whole(forms, HEADS, PLACES)
+    placed = named("placed", problems_alone, whole, training=TRAINING_ALONE)
+    wider = SpanLines.one_key_per_head(operations, HEADS, LAYERS)
+    specs = [
+        named("text", Mixture(())),
+        named("plain", mixed),
+        named("abs", mixed, by_hand, **PRACTISED_TEXT),
+        named("operations", Mixture(operations), wider, training=LONGER, **PRACTISED_TEXT),
+        named("abc", mixed, parent=placed, calibration=Calibration(), **PRACTISED_TEXT),
         placed,
     ]
-    return {chosen.identity.model: chosen for chosen in models}
+    return {spec.identity.model: spec for spec in specs}

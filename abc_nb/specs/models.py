@@ -83,11 +83,8 @@ def practised_model(parent: str, model: Model) -> Model:
 
 def all_practised(models: Models) -> Models:
     """Those of the models that have a name for before practice, practised."""
-    return {
-        name.removesuffix(UNPRACTISED): practised_model(name, own)
-        for name, own in models.items()
-        if UNPRACTISED in name
-    }
+    unpractised = {name: model for name, model in models.items() if UNPRACTISED in name}
+    return {name.removesuffix(UNPRACTISED): practised_model(name, model) for name, model in unpractised.items()}
 
 
 def before_practice(models: Models) -> Models:
@@ -146,13 +143,8 @@ DECODER_ONLY = {
     "decoder-abc-twice-unpractised": replace(DECODER_ABC, title="ABC twice", parent="decoder-abc-unpractised"),
 }
 PRACTISED_DECODERS = all_practised(DECODER_ONLY)
-PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
-    "abs": practised_model("abs-unpractised", ABS),
-    "abc": practised_model("abc-unpractised", ABC),
-    "exact": practised_model("exact-unpractised", EXACT),
-}
 MODELS = BASIC | {"vanilla-widened": WIDENED, "rpe-by-place": BY_PLACE, "exact-unpractised": EXACT}
-MODELS |= DECODER_ONLY | PRACTISED
+MODELS |= DECODER_ONLY | PRACTISED_DECODERS | all_practised(MODELS)
 MODELS |= before_practice(MODELS)
 
 # ---- of tasks whose output is a table: fewer and smaller ones
@@ -172,34 +164,30 @@ TRACED_MODELS = {
 
 def with_decoders(models: Models) -> Models:
     """The models, the same as decoder-only ones, of which ABS and ABC have no positions, and those practised."""
-    running = {
-        f"decoder-{name}": decoder_only(model, size=ONE_LAYER, parent="decoder-vanilla")
-        for name, model in models.items()
-    }
-    running |= {
-        name: replace(model, source_index="right") for name, model in running.items() if model.tested == "tables"
-    }
-    first, *others = (models | running).items()
+    decoders: Models = {}
+    for name, model in models.items():
+        index = {"source_index": "right"} if model.tested == "tables" else {}
+        decoders[f"decoder-{name}"] = decoder_only(model, size=ONE_LAYER, parent="decoder-vanilla", **index)
+    first, *others = (models | decoders).items()
     # The sizes of table that ABS is trained on, for the plain model too.
     sizes = traced("Vanilla, five sizes", positions.Sinusoidal(), training=recipes.TRACED_PLAIN)
-    found = dict([first, ("vanilla-sizes", sizes), *others])
-    found |= all_practised(found)
-    return found | before_practice(found)
+    table = dict([first, ("vanilla-sizes", sizes), *others])
+    table |= all_practised(table)
+    return table | before_practice(table)
 
 
 # ---- all models that are known, those of other programs too
 
-# Of tasks whose output is a row, and of those whose output is a table.
-_known: dict[bool, Models] = {False: {**MODELS}, True: with_decoders(TRACED_MODELS)}
+_known: dict[bool, Models] = {False: {**MODELS}, True: with_decoders(TRACED_MODELS)}  # by whether the output is a table
 
 
 def register_models(rows: Models, program: str = PROGRAM, tables: bool = False) -> None:
     """Add models that a program knows, as the audit's; InputError for a name that another model has."""
-    added = {name: replace(model, program=program) for name, model in rows.items()}
-    for name, model in added.items():
+    models = {name: replace(model, program=program) for name, model in rows.items()}
+    for name, model in models.items():
         if known(tables).get(name, model) != model:
             raise InputError(f"{name!r} is the name of another model: choose another name")
-    known(tables).update(added)
+    known(tables).update(models)
 
 
 def known(tables: bool = False) -> Models:

@@ -18,10 +18,10 @@ LISTS = ("listops-sm", "listops-max", "listops-min")
 def every_name(any_base: bool = False, text: str = "") -> Iterator[Name]:
     """Every experiment, a task at a time, in its task's usual base or in each of them; language models last.
 
-    Or those alone of tasks that a `text` begins with.
+    With a `text`, only the tasks are considered with whose names it begins.
     """
-    trained = [name for name, family in REGISTRY.items() if family.program]
-    for task in (Task(name) for name in trained if not text or text.startswith(f"{name}-")):
+    task_names = [name for name, family in REGISTRY.items() if family.program]
+    for task in (Task(name) for name in task_names if not text or text.startswith(f"{name}-")):
         for name, model in models_of(task).items():
             if model.parent_base in (None, *task.bases):
                 yield from (Name(task.name, name, base) for base in (task.bases if any_base else (0,)))
@@ -36,10 +36,11 @@ def parse(text: str) -> Name | None:
 def matching(pattern: str) -> list[Name]:
     """The names of a task, or those that match a pattern with wildcards, or one in any base; InputError if none do."""
     names = [name for name in every_name() if name.task == pattern or fnmatch.fnmatch(str(name), pattern)]
-    one = parse(pattern)
-    if not names and one is None:
+    if not names and (name := parse(pattern)):
+        names = [name]
+    if not names:
         raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
-    return names or [one for one in [one] if one]
+    return names
 
 
 # ---- how an experiment is trained
@@ -48,11 +49,11 @@ def matching(pattern: str) -> list[Name]:
 def train_command(experiment: BaseSpec | Name, seed: int = 0, profile: str = "quick") -> str:
     """What to type to train an experiment."""
     if isinstance(experiment, BaseSpec):
-        identity, profile = experiment.identity, experiment.profile
+        name, identity, profile = experiment.name, experiment.identity, experiment.profile
     else:
-        identity = experiment
+        name, identity = str(experiment), experiment
     options = f" --profile {profile}" * (profile != "quick") + f" --seed {seed}" * (seed != 0)
-    return f"{program_of(identity)} train {getattr(experiment, 'name', experiment)}{options}"
+    return f"{program_of(identity)} train {name}{options}"
 
 
 def program_of(identity: Name) -> str:

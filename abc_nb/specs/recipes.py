@@ -46,11 +46,6 @@ def training(quick: TrainingConfig, paper: TrainingConfig = LONG_TRAINING) -> Tr
     return {"smoke": SHORTEST, "quick": quick, "paper": paper}
 
 
-def for_practice(recipe: TrainingConfig) -> TrainingConfig:
-    """For practice: a fifth of the rate, since little is to change; `hold` counts for each round, nothing ends it."""
-    return replace(recipe.slower(), warmup=10, hold=20, learned=2.0)
-
-
 PLAIN = training(TrainingConfig())
 # A model whose bias says where to look has less to search for at the full rate, and with large batches.
 SCAFFOLD = training(TrainingConfig(steps=1800, held_batch=64, hold=500, learned=0.99))
@@ -58,7 +53,8 @@ SCAFFOLD = training(TrainingConfig(steps=1800, held_batch=64, hold=500, learned=
 ANEW = training(TrainingConfig(steps=1000, held_batch=64, hold=300, learned=0.99, validation=4096))
 # One layer that sees what a token follows from.
 DIRECT = training(TrainingConfig(steps=600, held_batch=64, hold=300, learned=0.99))
-PRACTICE = {profile: for_practice(recipe) for profile, recipe in SCAFFOLD.items()}
+# A fifth of the rate, since little is to change; `hold` counts for each round, and nothing ends practice early.
+PRACTICE = {name: replace(recipe.slower(), warmup=10, hold=20, learned=2.0) for name, recipe in SCAFFOLD.items()}
 # A table of one size is learned from more problems at once than tables of several sizes under a bias.
 TRACED = training(TrainingConfig(steps=1000, held_batch=64, hold=500, learned=0.9, again=0))
 TRACED_PLAIN = training(TrainingConfig(steps=1500, batch=128, held_batch=128, learned=0.9, again=0))

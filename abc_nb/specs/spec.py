@@ -31,7 +31,7 @@ from abc_nb.training.recipe import TrainingConfig
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project, and with which methods were developed
 # Products, whose carries have several digits, and lists in lists: four layers, four times the steps, batches of 128.
 LONGER_TASKS = [(task, "quick") for task in ("n-by-2", "n-by-3", "direct-n-by-n", "direct-listops-nested")]
-FROM_A_PARENT = ("calibration", "start", "accept", "rank", "practice")  # fields of models that come from another
+FROM_A_PARENT = ("calibration", "start", "accept", "rank")  # fields of models that come from another
 MOST_TOKENS = 2 * 10**6  # of a test problem's output
 
 
@@ -64,8 +64,7 @@ class Spec(BaseSpec):
 
     @property
     def title(self) -> str:
-        """What it is, in words."""
-        return f"{self.task.title}, {models_of(self.task)[self.identity.model].title}, {self.sampler.regime} problems"
+        return f"{self.task.title}, {models_of(self.task)[self.identity.model].title}, {self.regime} problems"
 
     def check(self, typed: str) -> None:
         """InputError for what is no problem of the task."""
@@ -129,12 +128,12 @@ def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec
             raise InputError(f"cannot set {change!r}: {identity} has no part {part!r}")
         if (part in FROM_A_PARENT and not has_parent) or part == "practice":
             raise InputError(f"cannot set {change!r}: {identity} is not made from another model in this way")
-    own = specify_task(task, identity.model, profile, changes)
+    spec = specify_task(task, identity.model, profile, changes)
     if has_parent:
-        fields = {name: getattr(model, name) for name in ("calibration", "start", "accept", "rank")}
+        fields = {name: getattr(model, name) for name in FROM_A_PARENT}
         parent = Name(task.name, model.parent, model.parent_base or task.base)
-        own = replace(own, parent=specify(parent, profile, within("parent", changes)), **fields)
-    return changed(own, "", changes)
+        spec = replace(spec, parent=specify(parent, profile, within("parent", changes)), **fields)
+    return changed(spec, "", changes)
 
 
 def specify_task(task: Task, name: str, profile: str, changes: tuple[str, ...] = ()) -> Spec:
@@ -156,31 +155,39 @@ def practised_spec(identity: Name, model: Model, profile: str, changes: tuple[st
 
     Changes are of the parent, all but that of `practice` itself, the largest number of rounds.
     """
-    own = [change for change in changes if change.startswith("practice=")]
-    above = tuple(change for change in changes if change not in own)
-    parent = specify(replace(identity, model=model.parent), profile, above)
-    fields: dict[str, Any] = {"identity": identity, "changes": changes, "practice": PROFILES[profile].rounds}
-    fields |= {"parent": parent, "calibration": None, "start": "parent", "accept": 0.0}
-    fields |= {"tests": tests(model, parent.sampler, parent.model, profile)}
-    return changed(replace(parent, training=training_config(model, parent.task, profile), **fields), "", own)
+    practice_changes = [change for change in changes if change.startswith("practice=")]
+    parent_changes = tuple(change for change in changes if change not in practice_changes)
+    parent = specify(replace(identity, model=model.parent), profile, parent_changes)
+    spec = replace(
+        parent,
+        identity=identity,
+        changes=changes,
+        training=training_config(model, parent.task, profile),
+        practice=PROFILES[profile].rounds,
+        parent=parent,
+        calibration=None,
+        start="parent",
+        accept=0.0,
+        tests=tests(model, parent.sampler, parent.model, profile),
+    )
+    return changed(spec, "", practice_changes)
 
 
 def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
     """The training that a profile gives to a model, changed for tasks that take longer or have two answers."""
-    chosen = model.training[profile]
+    config = model.training[profile]
     if (task.name, profile) in LONGER_TASKS:
-        chosen = replace(chosen, steps=4 * chosen.steps, hold=4 * chosen.hold, held_batch=128)
+        config = replace(config, steps=4 * config.steps, hold=4 * config.hold, held_batch=128)
     guessing = task.rule.final_only and task.base == 2  # gets half of the answers right
-    return replace(chosen, learned=0.75) if guessing else chosen
+    return replace(config, learned=0.75) if guessing else config
 
 
 def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[str, ...]) -> ModelConfig:
     """The profile's size with the task's and the model's changes; position and bias know the widest problems."""
-    own: dict[str, Any] = {**layers(0, 4)} if (sampler.task.name, profile) in LONGER_TASKS else {}
-    own |= dict(model.size) | {"source_index": model.source_index, "kind": model.kind, "position": model.position}
-    config = changed(
-        replace(PROFILES[profile].size, **own), "model", [change for change in changes if "bias" not in change]
-    )
+    size: dict[str, Any] = {**layers(0, 4)} if (sampler.task.name, profile) in LONGER_TASKS else {}
+    size |= {**model.size, "source_index": model.source_index, "kind": model.kind, "position": model.position}
+    config = replace(PROFILES[profile].size, **size)
+    config = changed(config, "model", [change for change in changes if "bias" not in change])
     layout = sampler.task.layout(sampler.widest, sampler.arrangement)
     bias = model.bias if isinstance(model.bias, Bias) else model.bias(layout, config.heads, config.decoder_layers)
     config = replace(config, position=config.position.trained_on(layout), bias=bias)
@@ -189,13 +196,14 @@ def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[st
 
 def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> tuple[tuple[int, int], ...]:
     """The (length, samples) of an evaluation, as far as the position encoding reaches."""
-    usual = sampler.task.table or sampler.task.name not in REGISTRY or sampler.task.base == Task(sampler.task.name).base
-    tested = PROFILES[profile].tests or TESTS[model.tested if usual else "beyond"]
+    task = sampler.task
+    usual = task.table or task.name not in REGISTRY or task.base == Task(task.name).base
+    samples_by_length = PROFILES[profile].tests or TESTS[model.tested if usual else "beyond"]
 
     def fits(layout: Layout) -> bool:
         return layout.target_length < MOST_TOKENS and config.position.fits(layout)
 
-    return tuple((length, samples) for length, samples in tested.items() if fits(sampler.layout(length)))
+    return tuple((length, samples) for length, samples in samples_by_length.items() if fits(sampler.layout(length)))
 
 
 CALIBRATED = {"vanilla": "abc-unpractised", "decoder-vanilla": "decoder-abc-unpractised"}  # plain models, ABC of them
