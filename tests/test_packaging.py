@@ -44,8 +44,8 @@ def test_nothing_is_pinned_and_the_lock_is_within_the_ranges() -> None:
 
 def test_the_packages_models_are_the_shipped_ones() -> None:
     """Every record and its weights, which `make models` copies."""
-    known = store.shipped_lines(paths.SHIPPED)
-    records = [json.loads(line) for line in store.shipped_lines(paths.PACKAGED_MODELS).values()]
+    known = store.shipped_lines()
+    records = [json.loads(line) for line in store.record_lines(paths.PACKAGED_MODELS / store.RUNS, 0).values()]
     assert {(record["task"], record["model"]) for record in records} == {*product(ARITHMETIC, ("abs", "abc"))}
     for record in records:
         (file, prefix), shipped = record.pop("tensors"), json.loads(known[record["key"]])

@@ -32,11 +32,11 @@ def ensure(spec: BaseSpec, seed: int, report: Report | None = None) -> Run:
 
 
 def untrained(spec: BaseSpec, seed: int) -> list[BaseSpec]:
-    """What is to be made for a run made here, in order: nothing, or the run, after parents that are nowhere."""
+    """The trainings that a run made here still needs, in order: none, or its own after those of missing parents."""
     if store.find(spec, seed, ("runs",)):
         return []
-    parent = spec.parent
-    return [*(untrained(parent, seed) if parent and not store.with_weights(parent, seed) else []), spec]
+    parent_needed = spec.parent and not store.with_weights(spec.parent, seed)
+    return [*(untrained(spec.parent, seed) if parent_needed else []), spec]
 
 
 @one_thread()
@@ -53,8 +53,8 @@ def make(spec: BaseSpec, seed: int, report: Report | None = None) -> Run:
     tensors = {name: tensor.cpu().contiguous() for name, tensor in trained.model.state_dict().items()}
     facts = {"steps": trained.steps, "seconds": seconds} | origin(parent) | dict(trained.facts)
     facts |= environment(trained) | {"weights": store.tensors_checksum(tensors)}
-    proofs = [asdict(certificate) for certificate in trained.certificates]
-    store.write_run(store.record_of(spec, seed, facts, tables, trained.bias, proofs), tensors, folder)
+    certificates = [asdict(certificate) for certificate in trained.certificates]
+    store.write_run(store.record_of(spec, seed, facts, tables, trained.bias, certificates), tensors, folder)
     for checkpoint in folder.glob("*attempt-*"):  # and what a killed process has left of one
         checkpoint.unlink()
     return store.read_run(spec, seed, folder.rename(paths.runs() / spec.key(seed)))

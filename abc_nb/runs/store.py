@@ -12,7 +12,7 @@ results/weights/                         tensors of runs, whose names begin with
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -67,7 +67,7 @@ class Run:
 
     @property
     def key(self) -> str:
-        return str(self.spec.key(self.seed))
+        return self.spec.key(self.seed)
 
     @property
     def shipped(self) -> bool:
@@ -154,14 +154,19 @@ def record_of(
     bias: Bias | None = None,
     certificates: Sequence[Mapping[str, Any]] = (),
 ) -> Data:
-    """The record of a run as plain data; tables by the names in `TABLES`, those that are empty are left out."""
+    """The record of a run as plain data; tables by the names in `TABLES`, without those that are empty."""
     identity = spec.identity
     record: Data = {"key": spec.key(seed), "task": identity.task, "model": identity.model, "base": identity.base}
     record |= {"profile": spec.profile, "changes": [*spec.changes], "seed": seed, "spec": spec.digest}
-    columns = {name: frame.astype(object).where(frame.notna(), None) for name, frame in tables.items() if len(frame)}
-    record |= {"facts": dict(facts), "tables": {name: frame.to_dict("list") for name, frame in columns.items()}}
-    record |= {} if bias is None else {"bias": by_column(to_data(bias))}
-    return record | ({"certificates": [*certificates]} if certificates else {})
+    record |= {"facts": dict(facts), "tables": {}}
+    for name, frame in tables.items():
+        if len(frame):
+            record["tables"][name] = frame.astype(object).where(frame.notna(), None).to_dict("list")
+    if bias is not None:
+        record["bias"] = by_column(to_data(bias))
+    if certificates:
+        record["certificates"] = [*certificates]
+    return record
 
 
 def by_column(data: Any) -> Any:
@@ -190,28 +195,30 @@ def find(spec: BaseSpec, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | 
     folder = paths.runs() / spec.key(seed)
     if "runs" in origins and folder.exists():
         return read_run(spec, seed, folder)
-    line = shipped_lines(paths.SHIPPED).get(spec.key(seed)) if "shipped" in origins else None
+    line = shipped_lines().get(spec.key(seed)) if "shipped" in origins else None
     if line is None:
         return None
     record = json.loads(line)
-    tensors = record.get("tensors")
-    return Run(spec, seed, record, paths.SHIPPED, *((paths.SHIPPED / tensors[0], tensors[1]) if tensors else ()))
+    if "tensors" not in record:
+        return Run(spec, seed, record, paths.SHIPPED)
+    file, prefix = record["tensors"]
+    return Run(spec, seed, record, paths.SHIPPED, paths.SHIPPED / file, prefix)
 
 
 def with_weights(spec: BaseSpec, seed: int) -> Run | None:
     """The same if it has weights, which training can go on from and which can be looked at."""
     run = find(spec, seed)
-    return run if run is not None and run.weights is not None else None
+    return run if run and run.weights else None
 
 
 def read_run(spec: BaseSpec, seed: int, folder: Path) -> Run:
     """The run in a folder; InputError if that is not what was written there."""
     try:
         record = json.loads((folder / RECORD).read_bytes())
-        same = (record["spec"], record["seed"]) == (spec.digest, seed) and {"facts", "tables"} <= record.keys()
+        valid = (record["spec"], record["seed"]) == (spec.digest, seed) and {"facts", "tables"} <= record.keys()
     except (OSError, ValueError, KeyError, TypeError):
-        same = False
-    if not same:
+        valid = False
+    if not valid:
         raise InputError(f"{folder} does not hold the run that its name says: move it away, and train the run again")
     return Run(spec, seed, record, folder, folder / WEIGHTS)
 
@@ -219,7 +226,7 @@ def read_run(spec: BaseSpec, seed: int, folder: Path) -> Run:
 def seeds(spec: BaseSpec) -> list[int]:
     """The seeds for which there is a finished run, made here or shipped."""
     before, after = spec.key(0).rsplit("seed0", 1)
-    keys = [*(path.parent.name for path in paths.runs().glob(f"*/{RECORD}")), *shipped_lines(paths.SHIPPED)]
+    keys = [*(path.parent.name for path in paths.runs().glob(f"*/{RECORD}")), *shipped_lines()]
     numbers = (key.removeprefix(f"{before}seed").removesuffix(after) for key in keys if key.startswith(before))
     return sorted({int(number) for number in numbers if number.isdecimal()})
 
@@ -227,26 +234,27 @@ def seeds(spec: BaseSpec) -> list[int]:
 def records(origin: str, having: str = "") -> list[Data]:
     """All records that were made here, or those that come with the project; a folder that holds none is passed over.
 
-    Of the latter, which are many, only those `having` something are read, as `certificates`.
+    Of the latter, which are many, only those whose text has `having` in it are read, as `"certificates"`.
     """
     if origin == "shipped":
-        return [json.loads(line) for line in shipped_lines(paths.SHIPPED).values() if having in line]
-    made = list[Data]()
+        return [json.loads(line) for line in shipped_lines().values() if having in line]
+    records = list[Data]()
     for path in sorted(paths.runs().glob(f"*/{RECORD}")):
         with suppress(ValueError, OSError):
-            made.append(json.loads(path.read_bytes()))
-    return made
+            records.append(json.loads(path.read_bytes()))
+    return records
 
 
-def shipped_lines(folder: Path) -> dict[str, str]:
-    """The lines of the shipped records in a folder, by their keys; read once as long as the file stays the same."""
-    path = folder / RUNS
+def shipped_lines() -> dict[str, str]:
+    """The lines of the shipped records, by their keys; read once as long as the file stays the same."""
+    path = paths.SHIPPED / RUNS
     return record_lines(path, path.stat().st_mtime_ns if path.exists() else 0)
 
 
 @lru_cache(maxsize=4)
-def record_lines(path: Path, changed: int) -> dict[str, str]:
-    lines = path.read_text(encoding="utf-8").splitlines() if changed else []
+def record_lines(path: Path, modified: int) -> dict[str, str]:
+    """The same of a file as it was when it was modified last."""
+    lines = read_lines(path)
     if not all(line.startswith(LINE_START) and line.endswith("}") for line in lines):
         raise InputError(f"the shipped results are damaged: copy {path} anew from where it came from")
     return {line[len(LINE_START) : line.index('"', len(LINE_START))]: line for line in lines}
@@ -256,8 +264,8 @@ def advice_if_incomplete() -> str:
     """What to do where not all results are at hand, as the end of a sentence; empty where they are."""
     if (paths.SHIPPED / RUNS).exists() and paths.SHIPPED != paths.PACKAGED_MODELS:
         return ""
-    some = "only the story's models" if paths.SHIPPED == paths.PACKAGED_MODELS else "no shipped results"
-    return f", or set ABC_NB_RESULTS to the folder results of a checkout, for {paths.SHIPPED} holds {some}"
+    content = "only the story's models" if paths.SHIPPED == paths.PACKAGED_MODELS else "no shipped results"
+    return f", or set ABC_NB_RESULTS to the folder results of a checkout, for {paths.SHIPPED} holds {content}"
 
 
 # ---- keeping runs
@@ -276,19 +284,18 @@ def write_run(record: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: 
     write_text(folder / RECORD, json.dumps(record, indent=1) + "\n")
 
 
-def ship(run: Run, weights: bool, folder: Path | None = None) -> Path:
-    """Append a run to the shipped results, with its weights only if asked; gives the folder that has it now."""
-    folder, record = folder or paths.SHIPPED, {name: part for name, part in run.record.items() if name != "tensors"}
+def ship(run: Run, weights: bool) -> Path:
+    """Append a run to the shipped results, with or without its weights; gives the folder that has it now."""
+    folder, record = paths.SHIPPED, {name: part for name, part in run.record.items() if name != "tensors"}
     if weights:
         name = run.key if run.spec.changes else run.key.removesuffix(f"-{run.spec.digest}")
         file, prefix = f"weights/{name}.safetensors", f"seed{run.seed}/"
         write_bytes(folder / file, save({prefix + name: tensor for name, tensor in packed(run.state()).items()}))
         record["tensors"] = [file, prefix]
     with lock("shipped"):
-        known = {json.loads(line)["digest"] for line in read_lines(folder / SPECS)}
-        new = [] if run.spec.digest in known else [{"digest": run.spec.digest, "spec": run.spec.data}]
-        append(folder / SPECS, new)
-        append(folder / RUNS, [record])
+        if run.spec.digest not in {json.loads(line)["digest"] for line in read_lines(folder / SPECS)}:
+            append(folder / SPECS, {"digest": run.spec.digest, "spec": run.spec.data})
+        append(folder / RUNS, record)
     return folder
 
 
@@ -296,8 +303,6 @@ def read_lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
-def append(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Add lines to a file, all or none of them."""
-    lines = "".join(json.dumps(record) + "\n" for record in records)
-    if lines:
-        write_text(path, "".join(line + "\n" for line in read_lines(path)) + lines)
+def append(path: Path, record: Mapping[str, Any]) -> None:
+    """Add a line to a file, whole or not at all."""
+    write_text(path, "".join(f"{line}\n" for line in [*read_lines(path), json.dumps(record)]))

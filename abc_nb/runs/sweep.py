@@ -24,7 +24,7 @@ def workers() -> int:
 
 def missing(jobs: Sequence[Job]) -> list[Job]:
     """The jobs without a finished run made here, each after its parent if that is nowhere."""
-    todo = [(experiment, seed) for job, seed in jobs for experiment in runner.untrained(job, seed)]
+    todo = [(needed, seed) for experiment, seed in jobs for needed in runner.untrained(experiment, seed)]
     # By key: two models may be equal in a small profile, and each still has its own name and folder.
     return list({experiment.key(seed): (experiment, seed) for experiment, seed in todo}.values())
 
@@ -46,8 +46,8 @@ def sweep(jobs: Sequence[Job], processes: int | None = None) -> list[str]:
         parallel = joblib.Parallel(
             min(processes or workers(), len(todo)), return_as="generator_unordered", batch_size=1, pre_dispatch="all"
         )
-        ended = parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo)
-        for number, (name, failure) in enumerate(ended, 1):
+        outcomes = parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo)
+        for number, (name, failure) in enumerate(outcomes, 1):
             print(f"{number} of {len(todo)}: {name} {'failed' if failure else 'is made'}", flush=True)
             failures += [failure] if failure else []
     for failure in failures:

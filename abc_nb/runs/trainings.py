@@ -60,23 +60,22 @@ def train_run(spec: Any, seed: int, parent: Run | None, folder: Path, report: Re
 
 def until_accepted(spec: Spec, seed: int, parent: Run | None, folder: Path, report: Report | None) -> Trained:
     """Train; while validation is below what is accepted, read more lines and train anew; the best attempt."""
-    best, highest, seconds, calibration_seconds = None, -1.0, 0.0, 0.0
-    validated: dict[int, float] = {}  # by the row of the threshold whose lines were trained
-    for number, (bias, thresholds, calibrating) in enumerate(readings(spec, seed, parent)):
-        calibration_seconds = calibrating
+    best, highest, seconds = None, -1.0, 0.0
+    validations: dict[int, float] = {}  # by the row of the threshold whose lines were trained
+    for number, (bias, thresholds, calibration_seconds) in enumerate(readings(spec, seed, parent)):
+        facts = {"calibration_seconds": round(calibration_seconds, 3)} if parent is not None else {}
         model = start(spec, seed, bias, parent)
         progress = train(model, spec.sampler, spec.training, seed, folder / f"attempt-{number}.pt", report)
         lora.merge(model)
         seconds += progress.seconds
-        tried = thresholds.assign(validation=pd.Series(validated, dtype=float))
+        tried = thresholds.assign(validation=pd.Series(validations, dtype=float))
         validation = progress.history[-1]["accuracy"] if progress.history else 0.0
         if validation > highest:
             best, highest = Trained(model, progress.step, 0.0, progress.history, bias, tried), validation
-        validated[len(thresholds) - 1] = validation
+        validations[len(thresholds) - 1] = validation
         if validation >= spec.accept:
             break
     assert best is not None
-    facts = {"calibration_seconds": round(calibration_seconds, 3)} if parent is not None else {}
     return replace(best, seconds=seconds, facts=facts)
 
 
@@ -93,14 +92,14 @@ def readings(spec: Spec, seed: int, parent: Run | None) -> Iterator[tuple[Lines 
         yield parent.bias().alone(settings.attention), pd.DataFrame(), 0.0
         return
     model, batch = parent.model().to(device()), spec.calibration_batch(seed)
-    lines, tried, seconds, wanted = None, pd.DataFrame(), 0.0, [settings]
-    for calibration in wanted:  # grows once
+    lines, tried, seconds, queue = None, pd.DataFrame(), 0.0, [settings]
+    for calibration in queue:  # grows once
         begin = time.perf_counter()
         calibrated = calibrate_lines(spec, model, batch, calibration)
         tried, seconds = pd.concat([tried, calibrated.tried], ignore_index=True), seconds + time.perf_counter() - begin
         if calibration.share is None and calibration.kappa is None:
             lowest = calibrated.tried.share.iloc[-1]
-            wanted += [replace(settings, share=share) for share in SHARES if share < lowest]
+            queue += [replace(settings, share=share) for share in SHARES if share < lowest]
         if {*calibrated.bias.lines} != lines:
             yield calibrated.bias, tried, seconds
             lines = {*calibrated.bias.lines}
@@ -135,13 +134,12 @@ def practised_run(spec: Spec, seed: int, parent: Run, report: Report | None) -> 
     recipe = replace(spec.training, steps=max(1, spec.training.steps // spec.practice))
     facts: dict[str, Any] = {"calibration_seconds": 0.0}
     try:
-        made = practise(model, spec.sampler, recipe, seed, spec.practice, report)
+        practised = practise(model, spec.sampler, recipe, seed, spec.practice, report)
     except InputError as error:
         return Trained(model, bias=bias, facts=facts | {"practice": {"rounds": 0, "refused": str(error)}})
-    progress, facts = made.progress, facts | {"practice": made.facts}
-    return Trained(
-        model, progress.step, progress.seconds, progress.history, bias, facts=facts, certificates=made.certificates
-    )
+    progress, facts["practice"] = practised.progress, practised.facts
+    steps, seconds, history = progress.step, progress.seconds, progress.history
+    return Trained(model, steps, seconds, history, bias, facts=facts, certificates=practised.certificates)
 
 
 # ---- language models
@@ -160,12 +158,12 @@ def language_model(spec: LanguageSpec, seed: int, parent: Run | None, folder: Pa
     round_weights(model)
     certificates = ()
     if spec.practice is not None:
-        done = practise_language(model, spec.mixture, spec.practice, seed, spec.rounds, report)
-        rounds, certificates = done.progress, done.certificates
-        history += [row | {"step": steps + row["step"]} for row in rounds.history]
-        facts["practised"] = {"text": text_loss(model), "steps": rounds.step, "rounds": done.rounds}
-        facts["practised"]["seconds"] = round(rounds.seconds, 1)
-        facts["wrong"] = done.wrong  # contexts of all forms, a number for each time they were tried
-        steps, seconds = steps + rounds.step, seconds + rounds.seconds
+        practised = practise_language(model, spec.mixture, spec.practice, seed, spec.rounds, report)
+        progress, certificates = practised.progress, practised.certificates
+        history += [row | {"step": steps + row["step"]} for row in progress.history]
+        facts["practised"] = {"text": text_loss(model), "steps": progress.step, "rounds": practised.rounds}
+        facts["practised"]["seconds"] = round(progress.seconds, 1)
+        facts["wrong"] = practised.wrong  # contexts of all forms, a number for each time they were tried
+        steps, seconds = steps + progress.step, seconds + progress.seconds
     facts["text"] = text_loss(model, 256)
     return Trained(model, steps, seconds, history, bias, facts=facts, certificates=certificates)
