@@ -284,9 +284,9 @@ def write_run(record: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: 
     write_text(folder / RECORD, json.dumps(record, indent=1) + "\n")
 
 
-def ship(run: Run, weights: bool) -> Path:
-    """Append a run to the shipped results, with or without its weights; gives the folder that has it now."""
-    folder, record = paths.SHIPPED, {name: part for name, part in run.record.items() if name != "tensors"}
+def ship(run: Run, weights: bool, folder: Path | None = None) -> Path:
+    """Append a run to the shipped results or another folder of such, with or without its weights; gives the folder."""
+    folder, record = folder or paths.SHIPPED, {name: part for name, part in run.record.items() if name != "tensors"}
     if weights:
         name = run.key if run.spec.changes else run.key.removesuffix(f"-{run.spec.digest}")
         file, prefix = f"weights/{name}.safetensors", f"seed{run.seed}/"
