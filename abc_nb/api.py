@@ -17,11 +17,11 @@ def load(name: str | Name, seed: int = 0, profile: str = "quick", changes: Seque
     `load("addition-vanilla").model()` is the trained model, `.evaluation()` its accuracy by length. Changes are of
     fields of its spec, as in `["training.steps=3200"]`.
     """
-    wanted = spec(name, profile, changes)
-    run = store.find(wanted, seed)
+    experiment = spec(name, profile, changes)
+    run = store.find(experiment, seed)
     if run is None:
-        advice = f"{how_to_train(wanted, seed)}{store.advice_if_incomplete()}"
-        raise InputError(f"{wanted.name}, seed {seed}, is not trained yet: {advice}")
+        advice = f"{how_to_train(experiment, seed)}{store.advice_if_incomplete()}"
+        raise InputError(f"{experiment.name}, seed {seed}, is not trained yet: {advice}")
     return run
 
 

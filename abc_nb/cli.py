@@ -47,15 +47,15 @@ def whole_number(kind: str, text: str) -> int:
 
 def numbers(kind: str, text: str) -> list[int]:
     """The value of an option that is several whole numbers, as `0,2` or `0-4`: each once."""
-    found: dict[int, None] = {}
+    values: dict[int, None] = {}
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         span = range(whole_number(kind, first), whole_number(kind, last if dash else first) + 1)
-        if not 0 < len(span) <= MOST_NUMBERS - len(found):
+        if not 0 < len(span) <= MOST_NUMBERS - len(values):
             advice = f"give at most {MOST_NUMBERS:,} whole numbers, as in 0,1,2 or 0-4"
             raise argparse.ArgumentTypeError(f"cannot read {text!r}: {advice}")
-        found |= dict.fromkeys(span)
-    return [*found]
+        values |= dict.fromkeys(span)
+    return [*values]
 
 
 def add_experiment(sub: argparse.ArgumentParser) -> None:
@@ -93,8 +93,8 @@ def build_parser() -> Parser:
     sub = command("compute", "the model's answer to one problem, to those in a text, or to each line of standard input")
     add_experiment(sub)
     sub.add_argument("expression", metavar="EXPR", help="as in 123+456; - reads lines from standard input")
-    all_written = "show all that the model writes: a text with its answers, or the table of N x N"
-    sub.add_argument("--text", action="store_true", help=all_written)
+    text_help = "show all that the model writes: a text with its answers, or the table of N x N"
+    sub.add_argument("--text", action="store_true", help=text_help)
 
     sub = command("certify", "prove a model right at every length, or find short problems that it gets wrong")
     add_experiment(sub)

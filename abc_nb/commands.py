@@ -31,34 +31,31 @@ def trained(arguments: Namespace) -> Run:
     return api.load(arguments.name, arguments.seed, arguments.profile, arguments.changes)
 
 
-def show(frame: pd.DataFrame) -> None:
-    print(frame.to_string(index=False))
-
-
 def show_tests(rows: pd.DataFrame) -> None:
     """The rows of an evaluation, with the share that is right and its 95% interval."""
     if rows.empty:
         print("it has learned no problems that could be tested")
         return
-    show(with_intervals(rows.filter(["task", "length", "samples", "correct"])))
+    print(with_intervals(rows.filter(["task", "length", "samples", "correct"])).to_string(index=False))
 
 
 def experiments(arguments: Namespace) -> list[BaseSpec]:
-    """Those of a pattern, as a profile has them; where it has some, those that it lacks are left out."""
+    """Those that match a pattern; language models are left out, beside others, in a profile that has none."""
     names = matching(arguments.pattern)
-    there = [name for name in names if name.task != LANGUAGE or arguments.profile == "quick"]
-    return [spec(name, arguments.profile) for name in there or names]
+    in_profile = [name for name in names if name.task != LANGUAGE or arguments.profile == "quick"]
+    return [spec(name, arguments.profile) for name in in_profile or names]
 
 
 def list_(arguments: Namespace) -> None:
     rows = []
     for experiment in experiments(arguments):
-        runs = [run for seed in store.seeds(experiment) if (run := store.find(experiment, seed)) is not None]
-        known = (ranges_in_words([run.seed for run in own]) for own in (runs, [run for run in runs if run.weights]))
-        rows.append((experiment.name, *known, experiment.title))
+        runs = [run for seed in store.seeds(experiment) if (run := store.find(experiment, seed))]
+        seeds = ranges_in_words([run.seed for run in runs])
+        with_weights = ranges_in_words([run.seed for run in runs if run.weights])
+        rows.append((experiment.name, seeds, with_weights, experiment.title))
     frame = pd.DataFrame(rows, columns=["experiment", "seeds", "with weights", "model"])
-    left = [f"{{:<{max(map(len, (name, *frame[name])))}}}".format for name in frame.columns]
-    print(frame.to_string(index=False, justify="left", formatters=left))
+    left_aligned = [f"{{:<{max(map(len, (name, *frame[name])))}}}".format for name in frame.columns]
+    print(frame.to_string(index=False, justify="left", formatters=left_aligned))
     if advice := store.advice_if_incomplete():
         warnings.warn(f"not all results are here: train some{advice}", stacklevel=2)
 
@@ -124,8 +121,8 @@ def certify(arguments: Namespace) -> int:
 
 def print_certificate(certificate: Certificate) -> int:
     """Print what a certificate says; the status is 1 where it does not hold."""
-    counted = f"{certificate.contexts:,} contexts in {certificate.seconds:.1f} s, {certificate.wrong:,} wrong"
-    print(f"{counted}, smallest margin {certificate.margin:.4g}")
+    counts = f"{certificate.contexts:,} contexts in {certificate.seconds:.1f} s, {certificate.wrong:,} wrong"
+    print(f"{counts}, smallest margin {certificate.margin:.4g}")
     if certificate.certified:
         print(f"certified: {certificate.statement}")
         return 0

@@ -23,7 +23,7 @@ def one_of(choices: Collection[str]) -> tuple[Callable[[Any], bool], str]:
     return lambda value: value in [*choices], f"choose one of {', '.join(choices)}"
 
 
-def whole(low: int, high: int) -> tuple[Callable[[Any], bool], str]:
+def whole_number(low: int, high: int) -> tuple[Callable[[Any], bool], str]:
     return lambda value: type(value) is int and low <= value <= high, f"give a whole number from {low} to {high}"
 
 
@@ -37,12 +37,12 @@ PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {  # of notebooks: wh
     "results": one_of([*ANYWHERE, "any"]),
     "seeds": (are_seeds, "give a list of different whole numbers, as in [0, 1]"),
     "task": one_of(ARITHMETIC),
-    "digits": whole(1, 1000),
-    "zeros": whole(0, 100),
-    "base": whole(2, 16),
-    "seed": whole(0, 2**31 - 1),
-    "window": whole(0, 8),
-    "steps": whole(1, 10**6),
+    "digits": whole_number(1, 1000),
+    "zeros": whole_number(0, 100),
+    "base": whole_number(2, 16),
+    "seed": whole_number(0, 2**31 - 1),
+    "window": whole_number(0, 8),
+    "steps": whole_number(1, 10**6),
     "share": (lambda value: type(value) in (int, float) and 0 < value <= 1, "give a number above 0, at most 1"),
     "train": (lambda value: type(value) is bool, "give True or False"),
     "text": (lambda value: isinstance(value, str) and bool(value.strip()), "give a text, as in 'they are 12+34='"),

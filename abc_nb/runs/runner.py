@@ -51,21 +51,16 @@ def make(spec: BaseSpec, seed: int, report: Report | None = None) -> Run:
     seconds = {"training": round(trained.seconds, 2), "evaluation": round(time.perf_counter() - begin, 2)}
     tables |= {"history": pd.DataFrame(trained.history), "thresholds": trained.thresholds}
     tensors = {name: tensor.cpu().contiguous() for name, tensor in trained.model.state_dict().items()}
-    facts = {"steps": trained.steps, "seconds": seconds} | origin(parent) | dict(trained.facts)
-    facts |= environment(trained) | {"weights": store.tensors_checksum(tensors)}
+    facts: dict[str, Any] = {"steps": trained.steps, "seconds": seconds}
+    if parent is not None:
+        parent_seconds = parent.facts["seconds"]["training"]
+        facts["parent"] = {"run": parent.key, "weights": parent.checksum, "seconds": parent_seconds}
+    facts |= dict(trained.facts) | environment(trained) | {"weights": store.tensors_checksum(tensors)}
     certificates = [asdict(certificate) for certificate in trained.certificates]
     store.write_run(store.record_of(spec, seed, facts, tables, trained.bias, certificates), tensors, folder)
     for checkpoint in folder.glob("*attempt-*"):  # and what a killed process has left of one
         checkpoint.unlink()
     return store.read_run(spec, seed, folder.rename(paths.runs() / spec.key(seed)))
-
-
-def origin(parent: Run | None) -> dict[str, Any]:
-    """The facts about the run that a model comes from."""
-    if parent is None:
-        return {}
-    seconds = parent.facts["seconds"]["training"]
-    return {"parent": {"run": parent.key, "weights": parent.checksum, "seconds": seconds}}
 
 
 def environment(trained: Trained) -> dict[str, Any]:

@@ -225,9 +225,9 @@ def read_run(spec: BaseSpec, seed: int, folder: Path) -> Run:
 
 def seeds(spec: BaseSpec) -> list[int]:
     """The seeds for which there is a finished run, made here or shipped."""
-    before, after = spec.key(0).rsplit("seed0", 1)
+    prefix, suffix = spec.key(0).rsplit("0-", 1)
     keys = [*(path.parent.name for path in paths.runs().glob(f"*/{RECORD}")), *shipped_lines()]
-    numbers = (key.removeprefix(f"{before}seed").removesuffix(after) for key in keys if key.startswith(before))
+    numbers = (key.removeprefix(prefix).removesuffix(f"-{suffix}") for key in keys if key.startswith(prefix))
     return sorted({int(number) for number in numbers if number.isdecimal()})
 
 

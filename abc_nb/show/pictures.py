@@ -90,20 +90,19 @@ def png(figure: Figure) -> bytes:
 
 def heat_map(axes: Axes, matrix: np.ndarray, **options: Any) -> AxesImage:
     """A matrix as cells, without ticks and grid; what is not finite is grey. Options are those of `imshow`."""
-    shown = np.where(np.isfinite(matrix), matrix, np.nan)
+    finite = np.where(np.isfinite(matrix), matrix, np.nan)
     axes.set(xticks=[], yticks=[])
     axes.grid(False)
     cmap = matplotlib.colormaps["viridis"].with_extremes(bad=CLOSED_COLOR, over="white")
-    return axes.imshow(shown, cmap=cmap, **({"aspect": "auto", "interpolation": "nearest"} | options))
+    return axes.imshow(finite, cmap=cmap, **({"aspect": "auto", "interpolation": "nearest"} | options))
 
 
 def label_tokens(
     axes: Axes, keys: Sequence[str], queries: Sequence[str], size: float = 7, right: Sequence[bool] = ()
 ) -> None:
     """What stands at each column and row of a matrix; rows that are not `right` in red and bold."""
-    look: dict[str, Any] = {"family": "monospace", "fontsize": size}
-    axes.set_xticks(range(len(keys)), keys, **look)
-    axes.set_yticks(range(len(queries)), queries, **look)
+    axes.set_xticks(range(len(keys)), keys, family="monospace", fontsize=size)
+    axes.set_yticks(range(len(queries)), queries, family="monospace", fontsize=size)
     axes.tick_params(length=0, pad=2)
     for label in np.array(axes.get_yticklabels())[: len(right)][~np.array(right, bool)]:
         label.set(color="tab:red", fontweight="bold")
@@ -130,10 +129,10 @@ def mosaic(
     height, width = matrices[0].shape
     step = (height + gap[0], width + gap[1])
     corners = [(i // columns * step[0] + gap[0], i % columns * step[1]) for i in range(len(matrices))]
-    whole = np.full((-(-len(matrices) // columns) * step[0], columns * step[1] - gap[1]), high + 1.0)  # white
+    canvas = np.full((-(-len(matrices) // columns) * step[0], columns * step[1] - gap[1]), high + 1.0)  # white
     for (row, column), matrix in zip(corners, matrices, strict=True):
-        whole[row : row + height, column : column + width] = matrix
-    heat_map(axes, whole, vmin=low, vmax=high)
+        canvas[row : row + height, column : column + width] = matrix
+    heat_map(axes, canvas, vmin=low, vmax=high)
     return corners
 
 

@@ -67,7 +67,7 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     Accuracy is that of the worst seed at each length.
     """
     layer, head = study.strongest_head("cross", "antidiagonal")
-    figure, (averages, extended, right) = new_figure(3, size=(3.2, 2.9), width_ratios=[3.4, 4.2, 4.6])
+    figure, (averages, extended, accuracy) = new_figure(3, size=(3.2, 2.9), width_ratios=[3.4, 4.2, 4.6])
     rows_shown = min(TRAINED, study.layout.target_length - 1)  # of digits that all training numbers have
     weights = study.averages["cross", layer][head].numpy()[:rows_shown]
     image = heat_map(averages, weights, vmin=0, vmax=np.ceil(10 * weights.max()) / 10)
@@ -89,20 +89,21 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     rows = with_titles(rows.loc[rows.groupby(["model", "length"]).accuracy.idxmin()])
     end = 500 * int(rows.length.max())
     colors = colors_of(sorted(set(rows.model), key=lambda model: [*COLOR_NUMBERS, model].index(model)))
-    curves(right, rows, "model", colors, dashed=["ABC"])
-    right.text(TRAINED**0.5, 50, "trained lengths", rotation=90, ha="center", va="center", fontsize=9, color="0.3")
+    curves(accuracy, rows, "model", colors, dashed=["ABC"])
+    accuracy.text(TRAINED**0.5, 50, "trained lengths", rotation=90, ha="center", va="center", fontsize=9, color="0.3")
     task = rows.task.iloc[0]
-    right.set(title=f"3. {task}: right answers", xlabel=f"length in {length_unit(task)}, log scale", xlim=(0.9, end))
-    right.set_xticks(ticks := sorted({1, TRAINED, 20, *rows.groupby("model").length.max()}), map("{:,}".format, ticks))
-    name_curves(right, rows, colors)
+    accuracy.set(title=f"3. {task}: right answers", xlabel=f"length in {length_unit(task)}, log scale", xlim=(0.9, end))
+    ticks = sorted({1, TRAINED, 20, *rows.groupby("model").length.max()})
+    accuracy.set_xticks(ticks, map("{:,}".format, ticks))
+    name_curves(accuracy, rows, colors)
     if certified:
         tested = rows[rows.model.isin(map(model_title, certified))].length.max()
         arrow = {"arrowstyle": "-|>", "color": "0.3", "linestyle": ":", "linewidth": 1.5}
-        right.annotate("", (end, 100), (tested, 100), arrowprops=arrow)
+        accuracy.annotate("", (end, 100), (tested, 100), arrowprops=arrow)
         counts = "\n".join(f"{model_title(model)}: {count} seeds " for model, count in certified.items())
         blank = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # over the grid
-        right.text(end, 94, f"certified: \n{counts}", color="0.3", ha="right", va="top", fontsize=9, bbox=blank)
-        right.text(end, 103, "every length ", color="0.3", ha="right", va="bottom", fontsize=9)
+        accuracy.text(end, 94, f"certified: \n{counts}", color="0.3", ha="right", va="top", fontsize=9, bbox=blank)
+        accuracy.text(end, 103, "every length ", color="0.3", ha="right", va="bottom", fontsize=9)
     return figure
 
 

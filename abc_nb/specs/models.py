@@ -124,10 +124,11 @@ BY_PLACE = Model("RPE, by place", positions.Relative(), source_index="place", ex
 # Vanilla at three widths of its problems, as models under a window or lines have them.
 WIDENED = Model("Vanilla", positions.Sinusoidal(), extends=True, tested="beyond")
 DECODER_ABC = decoder_only(ABC, source_index="right", parent="decoder-vanilla", tested="long")
-BY_HAND = scaffold(
-    "One key per head", positions.NoPosition(), arrangement="natural", training=recipes.ANEW, tested="long"
+ONE_KEY = decoder_only(
+    Model("One key per head", positions.NoPosition(), extends=True, tested="long", training=recipes.ANEW),
+    bias=Lines.one_key_per_head,
+    source_index="right",
 )
-ONE_KEY = decoder_only(BY_HAND, bias=Lines.one_key_per_head, source_index="right")
 EXACT = replace(  # without norms, so that no sum need be rounded: see `certificates.sums`
     ONE_KEY,
     title="One key per head, exact",

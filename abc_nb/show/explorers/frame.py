@@ -90,18 +90,18 @@ def fixed(height: int) -> w.Layout:
 def line(sentence: str) -> w.HTML:
     """A sentence for the user, and for a screen reader."""
     weight = "bold" if sentence.startswith("⚠") else "normal"
-    look = w.Layout(width=f"{EXPLORER_WIDTH}px", min_height="28px")
-    return w.HTML(f'<div role="status" style="font-weight:{weight}">{escape(sentence)}</div>', layout=look)
+    layout = w.Layout(width=f"{EXPLORER_WIDTH}px", min_height="28px")
+    return w.HTML(f'<div role="status" style="font-weight:{weight}">{escape(sentence)}</div>', layout=layout)
 
 
 def control(kind: type[w.ValueWidget], description: str, width: int = 240, **options: Any) -> Any:
     """A control with its label, which has the room that it needs."""
-    look, style = w.Layout(width=f"{width}px"), {"description_width": f"{7 * len(description) + 10}px"}
-    return kind(description=description, layout=look, style=style, **options)
+    layout, style = w.Layout(width=f"{width}px"), {"description_width": f"{7 * len(description) + 10}px"}
+    return kind(description=description, layout=layout, style=style, **options)
 
 
 def scrolling_table(frame: pd.DataFrame, height: int) -> str:
     """A frame as HTML of a fixed height that scrolls."""
-    look = "<style>.abc-table td, .abc-table th {padding: 2px 5px; text-align: right; white-space: nowrap}</style>"
+    style = "<style>.abc-table td, .abc-table th {padding: 2px 5px; text-align: right; white-space: nowrap}</style>"
     body = frame.to_html(index=False, border=0, float_format="{:.3f}".format, classes="abc-table")
-    return f'{look}<div style="height:{height}px;overflow:auto;font-size:13px;line-height:1.3">{body}</div>'
+    return f'{style}<div style="height:{height}px;overflow:auto;font-size:13px;line-height:1.3">{body}</div>'

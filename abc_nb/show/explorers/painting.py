@@ -31,9 +31,9 @@ class Painting(w.VBox):
         self.judge, self.cells = judge, dict[int, w.ToggleButton]()
         for distance in range(-stride, 2 * stride):
             exists = 0 <= first + distance < len(tokens)
-            look = w.Layout(width="48px", margin="1px 1px 1px 14px" if distance % stride == 0 else "1px")
+            layout = w.Layout(width="48px", margin="1px 1px 1px 14px" if distance % stride == 0 else "1px")
             self.cells[distance] = w.ToggleButton(
-                value=0 <= distance < stride, description=tokens[first + distance] if exists else "·", layout=look
+                value=0 <= distance < stride, description=tokens[first + distance] if exists else "·", layout=layout
             )
             self.cells[distance].observe(self.colour, "value")
         self.start = w.Button(description="Train and judge", button_style="primary", icon="play")
