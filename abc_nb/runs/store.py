@@ -179,7 +179,7 @@ def by_column(data: Any) -> Any:
 
 
 def by_row(data: Any) -> Any:
-    """What `by_column` was given."""
+    """The inverse of `by_column`."""
     if isinstance(data, dict) and "type" not in data:
         return [{"type": "Line"} | dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)]
     if isinstance(data, dict):
@@ -206,7 +206,7 @@ def find(spec: BaseSpec, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | 
 
 
 def with_weights(spec: BaseSpec, seed: int) -> Run | None:
-    """The same if it has weights, which training can go on from and which can be looked at."""
+    """The finished run if it has weights, which training can go on from."""
     run = find(spec, seed)
     return run if run and run.weights else None
 

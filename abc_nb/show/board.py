@@ -10,9 +10,7 @@ from abc_nb.bias.base import Attention, Bias
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
 
-HEADS = ("#2f6db5", "#d9822b", "#7d5bb5", "#1f9e9a", "#c25b97", "#8a7a1f", "#7a5a44")  # lines of several heads
-LAYERS = ("#a89a7c", "#23272c")  # lines of the first layer, and of the second
-INK, QUIET, PALE, RIGHT = "#23272c", "#6e6a61", "#b9b3a6", "#1a7a4a"
+INK, PALE = "#23272c", "#b9b3a6"
 CELL_LOOKS = {"plain": ("white", "#ddd8cc", 0.8), "lit": ("#fff0bf", "#d9ac2c", 0.8), "asked": ("white", INK, 1.8)}
 SIZE = 0.27  # inches: a cell
 GAP = 2.2  # cells between the problem and its answer
@@ -67,7 +65,7 @@ class Problem(Board):
             self.places |= {("cross", column): (-place, y) for place, column in enumerate(operand.columns.tolist())}
         self.places |= {("self", index): (1 - index, 0) for index in range(self.layout.target_length)}
         self.tokens = {"cross": task.text(batch.source[0].tolist()), "self": task.text(batch.target[0].tolist())}
-        self.lowest = gap
+        self.lowest = gap  # the height of the lowest number
 
     def is_symbol(self, token: SeenToken) -> bool:
         """Whether a token is a symbol of the problem, or the one with which the answer begins."""
@@ -116,3 +114,8 @@ class Problem(Board):
 def width_of(batch: Batch) -> float:
     """The width of a problem's picture, in cells."""
     return max(batch.layout.width, *(operand.places for operand in batch.layout.operands)) + 2.2
+
+
+def size_of(batch: Batch) -> tuple[float, float]:
+    """Width and height of a problem's picture, in inches."""
+    return SIZE * width_of(batch), SIZE * (len(batch.layout.operands) + GAP + 0.8)

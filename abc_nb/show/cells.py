@@ -14,25 +14,13 @@ from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
-from abc_nb.show.board import (
-    GAP,
-    HEADS,
-    INK,
-    LAYERS,
-    LINE_END,
-    NODE,
-    PALE,
-    QUIET,
-    RIGHT,
-    SIZE,
-    Board,
-    Problem,
-    SeenToken,
-    width_of,
-)
+from abc_nb.show.board import INK, LINE_END, NODE, PALE, SIZE, Board, Problem, SeenToken, size_of
 from abc_nb.show.pictures import STYLE, new_figure
 from abc_nb.show.titles import ranges_in_words
 
+HEADS = ("#2f6db5", "#d9822b", "#7d5bb5", "#1f9e9a", "#c25b97", "#8a7a1f", "#7a5a44")  # lines of several heads
+LAYERS = ("#a89a7c", "#23272c")  # lines of the first layer, and of the second
+QUIET, GREEN = "#6e6a61", "#1a7a4a"
 LEVEL = 1.3  # cells from the node of a layer up to that of the layer before
 LETTERS = {"operand 1": "a", "operand 2": "b"}
 
@@ -42,8 +30,9 @@ def heads(bias: Lines, layer: int, task: Task, batch: Batch, steps: Sequence[int
     """What a layer's heads see of a problem at some steps (figures 10, 11); heads that see the same share a line."""
     opened = bias.covers(batch.layout, "cross", layer).numpy()
     groups = head_groups(opened)
-    height = SIZE * (len(batch.layout.operands) + GAP + 0.8) + 0.1 * (len(groups) + 1) / len(steps)
-    figure, panels = new_figure(len(steps), 1, (max(5.5, SIZE * width_of(batch)), height))
+    width, height = size_of(batch)
+    size = (max(5.5, width), height + 0.1 * (len(groups) + 1) / len(steps))
+    figure, panels = new_figure(len(steps), 1, size)
     for panel, step in zip(panels, steps, strict=True):
         keys = ((key, color) for group, color in groups for key in np.flatnonzero(opened[group[0]][step]).tolist())
         Problem(panel, task, batch, step).look((("cross", key), color) for key, color in keys)
@@ -81,8 +70,8 @@ def heads_in_words(heads: Sequence[int]) -> str:
 def windows(shown: Mapping[str, Window], problems: Sequence[tuple[str, str]], step: int) -> Figure:
     """What windows open at one step (figures 3 and 8): a column a window, a row a problem of a task of this name."""
     batches = [(Task(name), on_paper(Task(name), text, "aligned")) for name, text in problems]
-    heights = [len(batch.layout.operands) + GAP + 0.8 for _, batch in batches]
-    size = (SIZE * max(width_of(batch) for _, batch in batches), SIZE * sum(heights) / len(heights) + 0.15)
+    widths, heights = zip(*(size_of(batch) for _, batch in batches), strict=True)
+    size = (max(widths), sum(heights) / len(heights) + 0.15)
     figure, panels = new_figure(len(shown) * len(batches), len(shown), size, height_ratios=heights)
     for panel, ((task, batch), window) in zip(panels, itertools.product(batches, shown.values()), strict=True):
         problem = Problem(panel, task, batch, step)
@@ -97,11 +86,11 @@ def windows(shown: Mapping[str, Window], problems: Sequence[tuple[str, str]], st
 def dependencies(problems: Mapping[str, tuple[str, str]], step: int) -> Figure:
     """What one output digit depends on (figure 7): digits and carries of a task's problem, by the panel's title."""
     batches = [(Task(name), on_paper(Task(name), text, "aligned")) for name, text in problems.values()]
-    widths = [width_of(batch) for _, batch in batches]
-    figure, panels = new_figure(len(batches), size=(SIZE * sum(widths) / len(widths) + 0.3, 2.1), width_ratios=widths)
+    widths = [size_of(batch)[0] for _, batch in batches]
+    figure, panels = new_figure(len(batches), size=(sum(widths) / len(widths) + 0.3, 2.1), width_ratios=widths)
     for panel, title, (task, batch) in zip(panels, problems, batches, strict=True):
         problem, count = Problem(panel, task, batch, step), len(batch.layout.operands)
-        cells, top, carry = needed(batch.layout, "cross").numpy(), GAP + count, int(count == 1)
+        cells, top, carry = needed(batch.layout, "cross").numpy(), problem.lowest + count, int(count == 1)
         problem.look((("cross", key), HEADS[number]) for number, key in enumerate(np.flatnonzero(cells[step]).tolist()))
         for place in range(batch.layout.width):
             if place or carry:
@@ -124,7 +113,7 @@ def cones(biases: Mapping[str, Lines], problem: str, place: int) -> Figure:
     """What one digit of a sum can depend on, a panel a bias: cells of the problem, and lines from layer to layer."""
     task, batch = Task("addition"), on_paper(Task("addition"), problem, "natural")
     layers = 1 + max(line.layer for bias in biases.values() for line in bias.lines)
-    figure, panels = new_figure(len(biases), size=(SIZE * width_of(batch), SIZE * (4.6 + LEVEL * layers) + 0.2))
+    figure, panels = new_figure(len(biases), size=(size_of(batch)[0], SIZE * (4.6 + LEVEL * layers) + 0.2))
     for panel, (title, bias) in zip(panels, biases.items(), strict=True):
         cone(Problem(panel, task, batch, place, 1 + LEVEL * layers), bias)
         panel.set_title(title)
@@ -188,7 +177,7 @@ def trace(problem: str) -> Figure:
     for (row, column), digit in np.ndenumerate(digits):
         x, y = -column - row, -1.3 * row
         in_product = column == 0 or row == rows - 1
-        board.cell((x, y), str(digit), looks.get((x, y), "plain"), RIGHT if in_product else INK)
+        board.cell((x, y), str(digit), looks.get((x, y), "plain"), GREEN if in_product else INK)
         if carries[row, column]:
             board.text((x - 0.27, y + 0.25), str(carries[row, column]), QUIET, 6)
     board.wire((-1.8, -0.9), (-1.2, 0.95), HEADS[0])

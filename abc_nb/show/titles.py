@@ -11,12 +11,12 @@ from abc_nb.specs.models import known
 
 
 def model_title(name: str) -> str:
-    """A model's title; a name that is none stays as it is."""
+    """A model's title; the name of no model stays as it is."""
     return model_titles([name])[name]
 
 
 def model_titles(names: Iterable[str]) -> dict[str, str]:
-    """The titles of models that are shown together, by name; a name that is none stays as it is.
+    """The titles of models that are shown together, by name; the name of no model stays as it is.
 
     Decoder-only models, and baselines trained at three widths, say so where the others are shown, too.
     """
@@ -33,7 +33,7 @@ def model_titles(names: Iterable[str]) -> dict[str, str]:
 
 
 def task_title(name: str, base: int | None = None) -> str:
-    """A task's title, with its base if that is not the usual one; a name that is none stays as it is."""
+    """A task's title, with its base if that is not the usual one; the name of no task stays as it is."""
     if name not in REGISTRY:
         return name
     task = Task(name)

@@ -56,14 +56,12 @@ class BaseSpec:
     model: ModelConfig
     parent: Any = None  # one of the same kind, whose attention is calibrated or whose weights training starts from
     calibration: Calibration | None = None  # how the bias is read out of the parent's attention
-    tests: tuple[tuple[int, int], ...] = field(
-        default=(), compare=False, metadata=LABEL
-    )  # (length, samples); more can be made later
+    # The (length, samples) that a run is evaluated on; more tests can be made later.
+    tests: tuple[tuple[int, int], ...] = field(default=(), compare=False, metadata=LABEL)
     identity: Name = field(compare=False, metadata=LABEL)
     profile: str = field(default="quick", compare=False, metadata=LABEL)
-    changes: tuple[str, ...] = field(
-        default=(), compare=False, metadata=LABEL
-    )  # of what the name says, as in training.steps=3200
+    # Changes of what the name stands for, as in training.steps=3200.
+    changes: tuple[str, ...] = field(default=(), compare=False, metadata=LABEL)
 
     @property
     def vocabulary(self) -> Sequence[str]:
@@ -76,7 +74,7 @@ class BaseSpec:
 
     @property
     def regime(self) -> str:
-        """What stands around the numbers of its problems."""
+        """How problems are written: tight, padded or unpadded, or within a text."""
         raise NotImplementedError
 
     def evaluate(self, model: Transformer, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
@@ -107,7 +105,7 @@ class BaseSpec:
 
     @cached_property
     def digest(self) -> str:
-        """A short name that changes whenever a field does; of what that takes, see `common.config`."""
+        """A short name that changes whenever a field does; `common.config` says what that takes."""
         return digest(self.data)
 
     def key(self, seed: int) -> str:
@@ -131,12 +129,12 @@ class BaseSpec:
 
 
 def within(prefix: str, changes: Sequence[str]) -> tuple[str, ...]:
-    """The changes of what stands at `prefix`, as `steps=1` of `training.steps=1`."""
+    """The changes of one part, without its name: `steps=1` of `training.steps=1`."""
     return tuple(change.removeprefix(f"{prefix}.") for change in changes if change.startswith(f"{prefix}."))
 
 
 def changed(value: Configuration, prefix: str, changes: Sequence[str]) -> Configuration:
-    """A configuration with those changes that are of its own fields; InputError for one that is not possible."""
+    """A configuration with the changes of its own fields; InputError for a change that is not possible."""
     inner = within(prefix, changes) if prefix else [change for change in changes if "." not in change.partition("=")[0]]
     names = [field.name for field in fields(value) if field.compare]  # type: ignore[arg-type]
     for change in inner:

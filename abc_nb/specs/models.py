@@ -45,7 +45,7 @@ class Model:
     regime: Regime | None = None  # tight, padded or unpadded, where it is not the profile's
     training: Trainings = field(default_factory=lambda: recipes.PLAIN)
     kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
-    program: str = PROGRAM  # the command that knows it
+    program: str = PROGRAM  # that can train it
 
 
 Models = dict[str, Model]  # by name
@@ -192,7 +192,7 @@ def register_models(rows: Models, program: str = PROGRAM, tables: bool = False) 
 
 
 def known(tables: bool = False) -> Models:
-    """What a MODEL in TASK-MODEL stands for, by name; of tasks whose output is a table, fewer ones."""
+    """All models by name: of tasks whose output is a table, or of those whose output is a row."""
     return _known[tables]
 
 

@@ -57,7 +57,7 @@ def train_command(experiment: BaseSpec | Name, seed: int = 0, profile: str = "qu
 
 
 def program_of(identity: Name) -> str:
-    """The command that knows an experiment: that of its model, or else of its task."""
+    """The program that can train an experiment: that of its model, or else of its task."""
     if identity.task == LANGUAGE:
         return PROGRAM
     model = models_of(Task(identity.task)).get(identity.model)

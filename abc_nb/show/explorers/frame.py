@@ -83,7 +83,7 @@ def or_sentence(build: Callable[..., w.Widget]) -> Callable[..., w.Widget]:
 
 
 def fixed(height: int) -> w.Layout:
-    """Room that keeps its size, so that nothing on the page moves."""
+    """A layout of a fixed size, so that nothing on the page moves."""
     return w.Layout(width=f"{EXPLORER_WIDTH}px", height=f"{height}px", min_height=f"{height}px", flex="0 0 auto")
 
 
