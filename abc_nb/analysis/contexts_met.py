@@ -29,8 +29,9 @@ def contexts_met(run: Run, problem: str) -> pd.DataFrame:
             output = {"output": str(step + 1), "writes": vocabulary[block.right], "margin": margins(shape, block)[0]}
             rows.append(pd.DataFrame(tokens | output))
     frame = pd.concat(rows, ignore_index=True).fillna("")
-    token_columns = sorted(frame.columns.difference([*output]), key=lambda name: (name[0], -int(name[2:] or 0)))
-    return frame[["output", *token_columns, "writes", "margin"]]
+    names = frame.columns.difference(["output", "writes", "margin"])  # of tokens
+    names_in_order = sorted(names, key=lambda name: (name[0], -int(name[2:] or 0)))
+    return frame[["output", *names_in_order, "writes", "margin"]]
 
 
 def token_names(shape: Shape) -> list[str]:

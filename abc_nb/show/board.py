@@ -38,12 +38,12 @@ class Board:
     def text(self, center: Point, text: str, color: str = INK, size: float = 9) -> None:
         self.panel.text(*center, text, ha="center", va="center", fontsize=size, color=color, zorder=4)
 
-    def wire(self, start: Point, end: Point, color: str, bend: float = 1, dots: bool = False) -> None:
+    def wire(self, start: Point, end: Point, color: str, bend: float = 1, dotted: bool = False) -> None:
         """A line that begins and ends upright, and has a dot at its end; between level ends it goes up by `bend`."""
         (start_x, start_y), (end_x, end_y) = start, end
         middle = (start_y + end_y) / 2 if abs(end_y - start_y) > 0.5 else start_y + bend
         curve = Path([start, (start_x, middle), (end_x, middle), end], [Path.MOVETO, *[Path.CURVE4] * 3])
-        style = ":" if dots else "-"
+        style = ":" if dotted else "-"
         self.panel.add_patch(PathPatch(curve, fill=False, edgecolor=color, linewidth=1.6, linestyle=style, zorder=3))
         self.node(end, color, 3.2)
 
@@ -71,13 +71,13 @@ class Problem(Board):
         """Whether a token is a symbol of the problem, or the one with which the answer begins."""
         return token in [("self", 0), *(("cross", column) for column, _ in self.layout.symbols)]
 
-    def opened(self, bias: Bias, kind: Attention, layer: int) -> list[list[SeenToken]]:
-        """What some head sees at each step."""
+    def open_tokens(self, bias: Bias, kind: Attention, layer: int) -> list[list[SeenToken]]:
+        """The tokens that some head sees at each step."""
         dense = bias.dense(self.layout, kind, layer, heads=1)
         assert dense is not None
         return [[(kind, key) for key in row.nonzero()[:, 0].tolist()] for row in dense.isfinite().any(0)]
 
-    def end(self, token: SeenToken, number: int = 0, count: int = 1) -> Point:
+    def wire_end(self, token: SeenToken, number: int = 0, count: int = 1) -> Point:
         """Where line `number` of `count` lines to a token ends; in an upper row left of the digits below."""
         x, y = self.places[token]
         aside = 0.5 * (number / (count - 1) - 0.5) if count > 1 else 0.0
@@ -85,21 +85,21 @@ class Problem(Board):
             return x + 0.3 * aside - 0.27, y - LINE_END
         return x + aside, y - LINE_END if y else LINE_END
 
-    def look(self, wires: Iterable[tuple[SeenToken, str]]) -> None:
+    def draw_wires(self, wires: Iterable[tuple[SeenToken, str]]) -> None:
         """Draw what is seen at the step: lines to tokens, in their colours."""
         wires, start = [*wires], (-self.step, NODE)
         tokens = [token for token, _ in wires]
         self.stem()
         for number, (token, color) in enumerate(wires):
-            self.wire(start, self.end(token, tokens[:number].count(token), tokens.count(token)), color)
+            self.wire(start, self.wire_end(token, tokens[:number].count(token), tokens.count(token)), color)
         self.node(start)
-        self.draw(tokens)
+        self.draw_cells(tokens)
 
     def stem(self) -> None:
         """A line up from the token that is asked for."""
         self.panel.plot([-self.step] * 2, [0.43, NODE], color=INK, linewidth=1.6, zorder=3)
 
-    def draw(self, seen: Collection[SeenToken]) -> None:
+    def draw_cells(self, seen: Collection[SeenToken]) -> None:
         """Draw all cells, of which those that are seen are lit; a symbol is a cell only where it is seen."""
         for token, center in self.places.items():
             kind, key = token

@@ -35,7 +35,7 @@ def heads(bias: Lines, layer: int, task: Task, batch: Batch, steps: Sequence[int
     figure, panels = new_figure(len(steps), 1, size)
     for panel, step in zip(panels, steps, strict=True):
         keys = ((key, color) for group, color in groups for key in np.flatnonzero(opened[group[0]][step]).tolist())
-        Problem(panel, task, batch, step).look((("cross", key), color) for key, color in keys)
+        Problem(panel, task, batch, step).draw_wires((("cross", key), color) for key, color in keys)
     labels = [(f"{heads_in_words(group)}: {followed(bias, layer, group)}", color) for group, color in groups]
     return with_legend(figure, labels, 2)
 
@@ -75,8 +75,8 @@ def windows(shown: Mapping[str, Window], problems: Sequence[tuple[str, str]], st
     figure, panels = new_figure(len(shown) * len(batches), len(shown), size, height_ratios=heights)
     for panel, ((task, batch), window) in zip(panels, itertools.product(batches, shown.values()), strict=True):
         problem = Problem(panel, task, batch, step)
-        seen = [key for kind in ("cross", "self") for key in problem.opened(window, kind, 0)[step]]
-        problem.look((key, HEADS[0] if key[0] == "cross" else HEADS[4]) for key in seen)
+        tokens = [token for kind in ("cross", "self") for token in problem.open_tokens(window, kind, 0)[step]]
+        problem.draw_wires((token, HEADS[0] if token[0] == "cross" else HEADS[4]) for token in tokens)
     for panel, title in zip(panels, shown, strict=False):
         panel.set_title(title, fontsize=9)
     return figure
@@ -91,7 +91,8 @@ def dependencies(problems: Mapping[str, tuple[str, str]], step: int) -> Figure:
     for panel, title, (task, batch) in zip(panels, problems, batches, strict=True):
         problem, count = Problem(panel, task, batch, step), len(batch.layout.operands)
         cells, top, carry = needed(batch.layout, "cross").numpy(), problem.lowest + count, int(count == 1)
-        problem.look((("cross", key), HEADS[number]) for number, key in enumerate(np.flatnonzero(cells[step]).tolist()))
+        tokens: list[SeenToken] = [("cross", key) for key in np.flatnonzero(cells[step]).tolist()]
+        problem.draw_wires(zip(tokens, HEADS, strict=False))
         for place in range(batch.layout.width):
             if place or carry:
                 color = INK if place == step else PALE
@@ -99,7 +100,7 @@ def dependencies(problems: Mapping[str, tuple[str, str]], step: int) -> Figure:
                 panel.annotate("", *ends, arrowprops={"arrowstyle": "->", "color": color})
                 if place == step:
                     # dotted: no head looks there
-                    problem.wire((-place + 0.5, top - 0.35), (-place + 0.27, LINE_END), INK, dots=True)
+                    problem.wire((-place + 0.5, top - 0.35), (-place + 0.27, LINE_END), INK, dotted=True)
                 problem.text((-place + 0.5, top + 0.05), str(carry), color)
             digits = [int(problem.tokens["cross"][key]) for key in np.flatnonzero(cells[place])]
             carry = (sum(digits) + carry) // task.base
@@ -128,22 +129,22 @@ def cone(problem: Problem, bias: Lines) -> None:
     layers, steps, seen = 1 + max(line.layer for line in bias.lines), {problem.step}, set[SeenToken]()
     problem.stem()
     for layer in reversed(range(layers)):
-        cross_keys, self_keys = (problem.opened(bias, kind, layer) for kind in ("cross", "self"))
+        cross_keys, self_keys = (problem.open_tokens(bias, kind, layer) for kind in ("cross", "self"))
         height, color, steps_before = NODE + LEVEL * (layers - 1 - layer), LAYERS[layer], set[int]()
         for step in steps:
             attended = {index for _, index in self_keys[step]}
             keys = [key for key in cross_keys[step] if not problem.is_symbol(key)]
             keys += [("self", index) for index in {step, *attended} if index and not layer]
             for key in keys:
-                dots = key[0] == "self" and key[1] not in attended
-                problem.wire((-step, height), problem.end(key, layer, layers), color, dots=dots)
+                dotted = key[0] == "self" and key[1] not in attended
+                problem.wire((-step, height), problem.wire_end(key, layer, layers), color, dotted=dotted)
             for index in {step, *attended} if layer else ():
-                problem.wire((-step, height), (-index, height + LEVEL), color, dots=index not in attended)
+                problem.wire((-step, height), (-index, height + LEVEL), color, dotted=index not in attended)
             problem.node((-step, height), color)
             seen |= {*keys}
             steps_before |= {step, *attended}
         steps = steps_before
-    problem.draw(seen)
+    problem.draw_cells(seen)
 
 
 def with_legend(figure: Figure, labels: Sequence[tuple[str, str]], across: int) -> Figure:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
@@ -22,7 +22,7 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.experiment import LANGUAGE, BaseSpec, Name, changed, within
 from abc_nb.specs.language import language_models, language_spec
-from abc_nb.specs.models import PERIOD, Model, layers, models_of
+from abc_nb.specs.models import PERIOD, Model, Start, layers, models_of
 from abc_nb.specs.names import every_name, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.training import evaluation
@@ -42,7 +42,7 @@ class Spec(BaseSpec):
     sampler: Sampler
     training: TrainingConfig
     parent: Spec | None = field(default=None, kw_only=True)
-    start: Literal["new", "parent"] = "new"  # the weights at the beginning
+    start: Start = "new"  # the weights at the beginning
     accept: float = 0.0  # validation accuracy below which more lines are read, and the model is trained anew
     rank: int = 0  # of a low-rank change of queries and keys, the only thing that is trained (LoRA)
     practice: int = 0  # rounds, at most: training goes on with what the parent gets wrong until it is certified

@@ -37,7 +37,7 @@ def explore_attention(
         if changed in ("", "problem"):
             controls["step"].max = controls["step"].value = len(decode(controls["problem"].value)[1].outputs)
 
-    def look(figure: Figure, problem: str, step: int, attention: Attention, layer: int, head: int) -> str:
+    def draw(figure: Figure, problem: str, step: int, attention: Attention, layer: int, head: int) -> str:
         verdict, decoded = decode(problem)
         head_map = decoded.head(attention, layer - 1, head - 1)
         draw_head(figure, head_map, step)
@@ -52,7 +52,7 @@ def explore_attention(
         "layer": control(w.IntSlider, "layer", 220, value=first[0] + 1, min=1, max=config.decoder_layers),
         "head": control(w.IntSlider, "head", 280, value=first[1] + 1, min=1, max=config.heads),
     }
-    return Explorer(controls, look, 440, 56, adjust)
+    return Explorer(controls, draw, 440, 56, adjust)
 
 
 def ask(study: AttentionStudy, text: str) -> tuple[str, Decoded]:

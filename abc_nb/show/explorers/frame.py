@@ -18,24 +18,24 @@ Controls = dict[str, Any]  # widgets, by name
 
 
 class Explorer(w.VBox):
-    """Controls, and below them what `look(figure, **values)` says and draws for their values.
+    """Controls, and below them what `draw(figure, **values)` says and draws for their values.
 
-    `look` draws into an empty figure of so many pixels' height and returns HTML of `lines` pixels' height. Whenever a
-    control changes, `adjust(controls, changed)` may first set those that depend on it (at the start `changed` is "").
-    Where either raises InputError, its sentence stands in the line for messages, and text and picture stay.
+    `draw` gets an empty figure, `height` pixels high, and returns HTML, `text_height` pixels high. Whenever a control
+    changes, `adjust(controls, changed)` may first set those that depend on it (at the start `changed` is ""). Where
+    either raises InputError, its sentence stands in the line for messages, and text and picture stay.
     """
 
     def __init__(
         self,
         controls: Controls,
-        look: Callable[..., str],
+        draw: Callable[..., str],
         height: int,
-        lines: int,
+        text_height: int,
         adjust: Callable[[Controls, str], None] = lambda controls, changed: None,
     ) -> None:
         super().__init__(layout=w.Layout(width=f"{EXPLORER_WIDTH + 16}px", padding="2px", overflow="hidden"))
-        self.controls, self.look, self.height, self.adjust, self.busy = controls, look, height, adjust, False
-        self.message, self.text = line(""), w.HTML(layout=fixed(lines))
+        self.controls, self.draw, self.height, self.adjust, self.busy = controls, draw, height, adjust, False
+        self.message, self.text = line(""), w.HTML(layout=fixed(text_height))
         self.picture = w.Image(format="png", layout=fixed(height))
         rows = w.HBox([*controls.values()], layout=w.Layout(flex_flow="row wrap"))
         self.children = [rows, self.message, self.text, self.picture]
@@ -52,7 +52,7 @@ class Explorer(w.VBox):
             with rc_context(pictures.STYLE):
                 self.adjust(self.controls, changed)
                 figure = pictures.fixed_figure(EXPLORER_WIDTH, self.height)
-                text = self.look(figure, **{name: control.value for name, control in self.controls.items()})
+                text = self.draw(figure, **{name: control.value for name, control in self.controls.items()})
                 self.text.value, self.picture.value = text, pictures.png(figure)
         except InputError as error:
             sentence = f"⚠ {error}"
