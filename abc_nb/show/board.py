@@ -58,12 +58,12 @@ class Problem(Board):
         self.layout, self.step = batch.layout, step
         operands, symbols = self.layout.operands, self.layout.symbols
         super().__init__(panel, (1.6 - width_of(batch), 1.6), (-0.6, gap + len(operands) + 0.2))
-        self.places: dict[SeenToken, Point] = {("cross", symbols[-1][0]): (1, gap)}
+        self.centers: dict[SeenToken, Point] = {("cross", symbols[-1][0]): (1, gap)}
         for number, operand in enumerate(operands):
             y = gap + len(operands) - 1 - number
-            self.places["cross", symbols[number][0]] = (-operand.places, y)
-            self.places |= {("cross", column): (-place, y) for place, column in enumerate(operand.columns.tolist())}
-        self.places |= {("self", index): (1 - index, 0) for index in range(self.layout.target_length)}
+            self.centers["cross", symbols[number][0]] = (-operand.places, y)
+            self.centers |= {("cross", column): (-place, y) for place, column in enumerate(operand.columns.tolist())}
+        self.centers |= {("self", index): (1 - index, 0) for index in range(self.layout.target_length)}
         self.tokens = {"cross": task.text(batch.source[0].tolist()), "self": task.text(batch.target[0].tolist())}
         self.lowest = gap  # the height of the lowest number
 
@@ -77,13 +77,13 @@ class Problem(Board):
         assert dense is not None
         return [[(kind, key) for key in row.nonzero()[:, 0].tolist()] for row in dense.isfinite().any(0)]
 
-    def wire_end(self, token: SeenToken, number: int = 0, count: int = 1) -> Point:
+    def wire_end(self, token: SeenToken, number: int, count: int) -> Point:
         """Where line `number` of `count` lines to a token ends; in an upper row left of the digits below."""
-        x, y = self.places[token]
-        aside = 0.5 * (number / (count - 1) - 0.5) if count > 1 else 0.0
+        x, y = self.centers[token]
+        shift = 0.5 * (number / (count - 1) - 0.5) if count > 1 else 0.0
         if y > self.lowest:
-            return x + 0.3 * aside - 0.27, y - LINE_END
-        return x + aside, y - LINE_END if y else LINE_END
+            return x + 0.3 * shift - 0.27, y - LINE_END
+        return x + shift, y - LINE_END if y else LINE_END
 
     def draw_wires(self, wires: Iterable[tuple[SeenToken, str]]) -> None:
         """Draw what is seen at the step: lines to tokens, in their colours."""
@@ -101,7 +101,7 @@ class Problem(Board):
 
     def draw_cells(self, seen: Collection[SeenToken]) -> None:
         """Draw all cells, of which those that are seen are lit; a symbol is a cell only where it is seen."""
-        for token, center in self.places.items():
+        for token, center in self.centers.items():
             kind, key = token
             if kind == "self" and key > self.step:
                 self.cell(center, *("?", "asked") if key == self.step + 1 else ("",))

@@ -71,7 +71,7 @@ def fixed_figure(width: int, height: int) -> Figure:
     return Figure(figsize=(width / SCREEN, height / SCREEN), dpi=SCREEN, facecolor="white")
 
 
-def panel(figure: Figure, left: float, top: float, width: float, height: float, title: str = "") -> Axes:
+def pixel_axes(figure: Figure, left: float, top: float, width: float, height: float, title: str = "") -> Axes:
     """Axes at a place given in pixels from the figure's top left corner, without ticks, grid or frame."""
     across, down = figure.get_size_inches() * SCREEN
     box = (left / across, 1 - (top + height) / down, width / across, height / down)
@@ -116,7 +116,7 @@ def outline(axes: Axes, cells: np.ndarray, corner: tuple[int, int] = (0, 0)) -> 
         axes.add_collection(frames, autolim=False).set_clip_on(False)
 
 
-def frame(axes: Axes, column: float, row: float, width: float = 1, height: float = 1) -> None:
+def frame_block(axes: Axes, column: float, row: float, width: float = 1, height: float = 1) -> None:
     """A frame around a block of cells, whole at the edge of the axes, too; the first cell's column and row."""
     box = Rectangle((column - 0.5, row - 0.5), width, height, fill=False, edgecolor="#d55e00", linewidth=2.5)
     axes.add_patch(box).set_clip_on(False)

@@ -124,12 +124,12 @@ def once(keys: Sequence[str]) -> list[str]:
     return [key if place == len(run) // 2 else "" for run in runs for place, key in enumerate(run)]
 
 
-def slip(axis: Axes, weights: np.ndarray, needed: np.ndarray) -> None:
+def slip(panel: Axes, weights: np.ndarray, needed: np.ndarray) -> None:
     """An arrow from a cell that is needed to what is seen instead, in the row in which most is seen elsewhere."""
     elsewhere = np.where(needed.any(1, keepdims=True) & ~needed, weights, 0)
     row, column = np.unravel_index(elsewhere.argmax(), elsewhere.shape)
     arrow = {"arrowstyle": "->", "color": "white", "linewidth": 1.5, "shrinkA": 0, "shrinkB": 0}
-    axis.annotate("", (column, row), (needed[row].argmax(), row), arrowprops=arrow)
+    panel.annotate("", (column, row), (needed[row].argmax(), row), arrowprops=arrow)
 
 
 def count_to_end(tokens: Sequence[str]) -> int:
@@ -145,16 +145,16 @@ def attention_maps(heads: Sequence[HeadMap], across: int = 0) -> Figure:
     ratios = [max(widths[column::across]) for column in range(across)]
     title_room = 0.3 * (len(heads) > across)  # for titles below other panels
     size = (CELL * sum(ratios) / across + 1.1, CELL * max(heights) + 1.0 + title_room)
-    figure, axes = new_figure(len(heads), across, size, width_ratios=ratios)
-    for axis, head, rows, columns in zip(axes, heads, heights, widths, strict=True):
-        image = heat_map(axis, head.weights[:rows, :columns], vmin=0, vmax=1, aspect="equal")
-        label_tokens(axis, head.keys[:columns], head.outputs[:rows], size=9, right=head.right[:rows])
-        outline(axis, head.needed[:rows, :columns])
+    figure, panels = new_figure(len(heads), across, size, width_ratios=ratios)
+    for panel, head, rows, columns in zip(panels, heads, heights, widths, strict=True):
+        image = heat_map(panel, head.weights[:rows, :columns], vmin=0, vmax=1, aspect="equal")
+        label_tokens(panel, head.keys[:columns], head.outputs[:rows], size=9, right=head.right[:rows])
+        outline(panel, head.needed[:rows, :columns])
         if not all(head.right):
-            slip(axis, head.weights[:rows, :columns], head.needed[:rows, :columns])
+            slip(panel, head.weights[:rows, :columns], head.needed[:rows, :columns])
         title = f"{head.title}: {'right' if all(head.right) else 'wrong'}"
-        axis.set(title=textwrap.fill(title, max(18, 2 * columns)), xlabel=head.xlabel)
-    for axis in axes[::across]:
-        axis.set_ylabel("output token, units first")
-    figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
+        panel.set(title=textwrap.fill(title, max(18, 2 * columns)), xlabel=head.xlabel)
+    for panel in panels[::across]:
+        panel.set_ylabel("output token, units first")
+    figure.colorbar(image, ax=panels, label="attention", fraction=0.03, pad=0.01)
     return figure

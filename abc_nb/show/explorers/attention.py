@@ -85,7 +85,7 @@ def step_sentence(decoded: Decoded, head: HeadMap, step: int) -> str:
 
 def draw_head(figure: Figure, head: HeadMap, step: int) -> None:
     """One head's attention up to `step`, whose row is framed; the needed cells are outlined."""
-    axes = pictures.panel(figure, 70, 30, 584, 344, head.title)
+    axes = pictures.pixel_axes(figure, 70, 30, 584, 344, head.title)
     later = np.arange(len(head.weights))[:, None] >= step
     image = pictures.heat_map(axes, np.where(later, np.nan, head.weights), vmin=0, vmax=1)
     size = max(5, min(12, 584 / len(head.keys), 344 / len(head.outputs) * 0.7))
@@ -93,19 +93,19 @@ def draw_head(figure: Figure, head: HeadMap, step: int) -> None:
     pictures.label_tokens(axes, head.keys, [*outputs[:step], *"·" * (len(outputs) - step)], size, head.right[:step])
     axes.set(xlabel=head.xlabel, ylabel="output token, units first")
     pictures.outline(axes, head.needed & ~later)
-    pictures.frame(axes, 0, step - 1, len(head.keys))
-    figure.colorbar(image, cax=pictures.panel(figure, 664, 30, 12, 344, "attention"))
+    pictures.frame_block(axes, 0, step - 1, len(head.keys))
+    figure.colorbar(image, cax=pictures.pixel_axes(figure, 664, 30, 12, 344, "attention"))
 
 
 def draw_all_heads(figure: Figure, decoded: Decoded, name: Attention, layer: int, head: int) -> None:
     """Every head's whole map, a column per layer and a row per head; the chosen one is framed."""
     layers = [weights.numpy() for (kind, _), weights in decoded.weights.items() if kind == name]
     heads, height, width = layers[0].shape
-    axes = pictures.panel(figure, 766, 30, 168, 366, "all heads")
+    axes = pictures.pixel_axes(figure, 766, 30, 168, 366, "all heads")
     matrices = [weights[number] for number in range(heads) for weights in layers]
     corners = pictures.mosaic(axes, matrices, len(layers), (max(1, height // 10), max(1, width // 20)))
     row, column = corners[head * len(layers) + layer]
-    pictures.frame(axes, column, row, width, height)
+    pictures.frame_block(axes, column, row, width, height)
     axes.set_yticks([top + height / 2 for top, _ in corners[:: len(layers)]], [*map(str, range(1, heads + 1))])
     axes.set_xticks([left + width / 2 for _, left in corners[: len(layers)]], [*map(str, range(1, len(layers) + 1))])
     axes.set(xlabel="layer", ylabel="head")

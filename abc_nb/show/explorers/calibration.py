@@ -88,7 +88,7 @@ def draw_heads(
     figure: Figure, side: int, matrices: np.ndarray, title: str, layout: Layout, framed: np.ndarray | None = None
 ) -> None:
     """Matrices (head, query, key) on one scale, in rows of four; cells that are `framed` have a frame."""
-    axes = pictures.panel(figure, 42 + 474 * side, 24, 420, 300, title)
+    axes = pictures.pixel_axes(figure, 42 + 474 * side, 24, 420, 300, title)
     finite, (_, height, width) = matrices[np.isfinite(matrices)], matrices.shape
     gap = (max(1, round(height / 6)), max(1, width // 14))
     low, high = (finite.min() - 0.1, finite.max()) if finite.size else (0, 1)
