@@ -272,7 +272,7 @@ def advice_if_incomplete() -> str:
 
 
 def lock(key: str) -> FileLock:
-    """Held by one process at a time."""
+    """A lock that one process at a time can hold."""
     folder = paths.runs() / ".locks"
     folder.mkdir(parents=True, exist_ok=True)
     return FileLock(folder / f"{key}.lock")

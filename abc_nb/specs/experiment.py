@@ -28,7 +28,7 @@ Configuration = TypeVar("Configuration")
 class Name:
     """A task, a model and a base; written, as people type it, `addition-abc` or `addition-abc-base4`.
 
-    Raises InputError for a base that the task cannot have. A reader's rule is a task, too, of which nothing is known.
+    Raises InputError for a base that the task cannot have; a task that is not registered, as a reader's, may have any.
     """
 
     task: str

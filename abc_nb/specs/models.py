@@ -82,13 +82,13 @@ def practised_model(parent: str, model: Model) -> Model:
 
 
 def all_practised(models: Models) -> Models:
-    """Those of the models that have a name for before practice, practised."""
+    """The practised form of each model whose name says that it is one before practice."""
     unpractised = {name: model for name, model in models.items() if UNPRACTISED in name}
     return {name.removesuffix(UNPRACTISED): practised_model(name, model) for name, model in unpractised.items()}
 
 
 def before_practice(models: Models) -> Models:
-    """The models that practice begins with, by titles that say so."""
+    """The models that practice begins with, with titles that say so."""
     parents = [model.parent for model in models.values() if model.practised]
     return {name: replace(models[name], title=f"{models[name].title}{BEFORE}") for name in parents}
 

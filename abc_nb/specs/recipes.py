@@ -11,7 +11,7 @@ CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
 
 @dataclass(frozen=True)
 class Profile:
-    """What its name stands for; the regime is tight or padded."""
+    """The settings of a profile; its regime is tight or padded."""
 
     size: ModelConfig
     regime: Regime
