@@ -13,7 +13,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.automaton import certified_automaton
 from abc_nb.problems.rules import Rule
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import Task, Width, pair
+from abc_nb.problems.tasks import Task, Width, width_pair
 from abc_nb.runs.trainings import calibrate_lines
 from abc_nb.specs.spec import Spec, specify_task
 from abc_nb.training.evaluation import answers
@@ -51,7 +51,7 @@ def spec_of(rule: Rule) -> Spec:
     spec = specify_task(Task.of(rule), name, "quick", changes)
     assert isinstance(spec.model.bias, Lines)
     lines = tuple(line for line in spec.model.bias.lines if rule.table or line.attention != "self")
-    return replace(spec, model=spec.under(replace(spec.model.bias, lines=lines)))
+    return replace(spec, model=spec.config_under(replace(spec.model.bias, lines=lines)))
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Widest(Sampler):
 
     @property
     def widths(self) -> tuple[Width, ...]:
-        return (max(super().widths, key=pair),)
+        return (max(super().widths, key=width_pair),)
 
 
 def plain_model(spec: Spec, seed: int) -> tuple[Transformer, Batch]:
@@ -103,7 +103,7 @@ def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9, by_hand
         raise InputError("give a Rule, a seed from 0 on, a step of training or more, and no round of practice or more")
     spec = spec_of(rule)
     if not by_hand:
-        spec = replace(spec, model=spec.under(read_out(spec, *plain_model(spec, seed))))
+        spec = replace(spec, model=spec.config_under(read_out(spec, *plain_model(spec, seed))))
     training = replace(spec.training, steps=steps, hold=max(1, steps // 2))
     practice = replace(training.slower(), steps=100, warmup=10, hold=20)
     contexts = contexts_to_practise(spec.model, spec.sampler, practice, rounds)

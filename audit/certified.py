@@ -15,7 +15,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.runs.store import Run
 from abc_nb.specs.experiment import Name
-from abc_nb.specs.models import known
+from abc_nb.specs.models import model_table
 from abc_nb.specs.names import ARITHMETIC, LISTS
 from abc_nb.specs.spec import Spec, spec
 from audit.models import TABLES
@@ -58,7 +58,7 @@ def resisting(found: Results) -> pd.DataFrame:
     left = frame.loc[~frame.after.astype(bool), ["task", "model", "seed", "wrong after"]]
     examples = counterexamples(every)[["task", "model", "seed", "problem"]]
     jobs = zip(left.task, left.model, left.seed, strict=True)
-    runs = [replace(found, seeds=[seed]).one(Name(task, model)) for task, model, seed in jobs]
+    runs = [replace(found, seeds=[seed]).first_run(Name(task, model)) for task, model, seed in jobs]
     counts = [count_under(run.spec, run.bias()) for run in runs]
     return left.assign(contexts=counts).merge(examples, how="left", on=["task", "model", "seed"])
 
@@ -86,13 +86,13 @@ def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> 
     own, row = spec(name, found.profile), {"task": name.task, "base": name.base, "model": name.model}
     before = own.parent if own.practice and own.parent else own  # the model that a practised one was made from
     if (last := made.get(name) or made.get(before.identity)) is None:
-        runs = found.existing([before.identity]) if before.calibration is not None else []
+        runs = found.existing_runs([before.identity]) if before.calibration is not None else []
         if before.calibration is not None and not runs:
             return None
         contexts = count_under(before, runs[0].bias() if runs else None)
         return row | {"contexts": contexts, "verdict": "no certificate", "wrong": None, "margin": None, "problem": ""}
     first = made.get(before.identity, last)
-    facts: dict[str, Any] = next((run.facts.get("practice", {}) for run in found.existing([name])), {})
+    facts: dict[str, Any] = next((run.facts.get("practice", {}) for run in found.existing_runs([name])), {})
     verdict = "certified" if last["certified"] else "not certified"
     return row | {
         "contexts": first["contexts"],
@@ -105,7 +105,7 @@ def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> 
 
 def count_under(own: Spec, bias: Lines | None) -> int:
     """How many contexts there are to try, counted without weights."""
-    return sum(contexts_of(own.under(bias), own.sampler).counts.values())
+    return sum(contexts_of(own.config_under(bias), own.sampler).counts.values())
 
 
 def shortest_wrong(found: Results) -> pd.DataFrame:
@@ -116,7 +116,7 @@ def shortest_wrong(found: Results) -> pd.DataFrame:
 
 def counterexamples(found: Results) -> pd.DataFrame:
     """The shortest wrong problem of each model that is not certified, the model's answer to it, and the right one."""
-    every_model = known()
+    every_model = model_table()
     before = [every_model[model].parent for model in EVERY]
     every = rows(found, [*EVERY, *before]).to_dict("records")
     return pd.DataFrame([row | row["counterexamples"][0] for row in every if row["counterexamples"]], columns=WRONG)
@@ -125,7 +125,7 @@ def counterexamples(found: Results) -> pd.DataFrame:
 def searched(found: Results, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     """The shortest wrong problem, kept or searched now, of the first seed's models without any certificate."""
     studies = ("baselines", "lora", "variants", "methods", "places", "decoder-only")
-    runs = found.first.existing([name for name in found.names(*studies) if name.task in tasks])
+    runs = found.first.existing_runs([name for name in found.names(*studies) if name.task in tasks])
     examples = [(run, example) for run in runs if (example := shortest_of(run)) is not None]
     made = [identity(run) | example._asdict() for run, example in examples]
     return pd.DataFrame(made, columns=WRONG)

@@ -77,8 +77,8 @@ def by_offset(model: Transformer, study: CalibrationStudy, reach: int = 6) -> pd
 
 def on_successor(found: Results) -> pd.DataFrame:
     """`by_offset` of the first seed's RPE, its source counted from the right, and of ABC, on Successor."""
-    model = found.one("successor-rpe-right").model()
-    return by_offset(model, CalibrationStudy(found.one("successor-abc")))
+    model = found.first_run("successor-rpe-right").model()
+    return by_offset(model, CalibrationStudy(found.first_run("successor-abc")))
 
 
 def logit_change(before: Transformer, after: Transformer, name: Attention, batch: Batch) -> dict[str, Any]:
@@ -101,9 +101,9 @@ def on_parity(found: Results) -> pd.DataFrame:
     Each attention is changed alone: cross-attention's queries come after self-attention, and would carry its change.
     Columns as `logit_change`, and method. Where the LoRA is shipped, ABC is the shipped one, too.
     """
-    lora, rows = found.one("parity-lora"), []
+    lora, rows = found.first_run("parity-lora"), []
     own = replace(found, origin="shipped") if lora.shipped else found
-    study, adapted = CalibrationStudy(own.one("parity-abc")), lora.model()
+    study, adapted = CalibrationStudy(own.first_run("parity-abc")), lora.model()
     for name in ENCODER_DECODER:
         lines = tuple(line for line in study.bias.lines if line.attention == name)
         ours = study.parent.with_bias(replace(study.bias, lines=lines, empty="transparent"))

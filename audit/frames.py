@@ -12,7 +12,7 @@ from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
 from abc_nb.show.titles import task_title, with_titles
 from abc_nb.specs.experiment import Name
-from abc_nb.specs.models import known
+from abc_nb.specs.models import model_table
 from abc_nb.specs.names import ARITHMETIC
 from abc_nb.specs.spec import spec
 from audit import DATA
@@ -40,7 +40,7 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
 
 def ablations(found: Results) -> pd.DataFrame:
     """ABC and its ablations at sixty digits, task by task: the columns of `over_seeds`, and the median of lines."""
-    names = [*found.there([Name(task, "abc-unpractised") for task in ABLATED]), *found.names("ablations")]
+    names = [*found.with_results([Name(task, "abc-unpractised") for task in ABLATED]), *found.names("ablations")]
     rows, runs = found.evaluation(names), [(run, run.bias()) for run in found.runs(names)]
     lines = pd.DataFrame([identity(run) | {"lines": len(bias.lines) if bias else 0} for run, bias in runs])
     kept = lines.groupby(["task", "model"], sort=False).lines.quantile(0.5, interpolation="lower").reset_index()
@@ -76,7 +76,7 @@ def by_seeds(found: Results) -> pd.DataFrame:
     parts = []
     for group, seeds in GROUPS.items():
         own = replace(found, seeds=seeds)
-        if there := own.there([Name(task, model) for task in ARITHMETIC for model in models]):
+        if there := own.with_results([Name(task, model) for task in ARITHMETIC for model in models]):
             parts.append(own.evaluation(there).assign(seeds=group))
     rows = pd.concat(parts, ignore_index=True)
     rows = rows[rows.length.isin([6, 60, 200])].assign(worst=100 * rows.accuracy, right=rows.accuracy == 1)
@@ -97,9 +97,9 @@ def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.D
     """Models trained at one width of their problems and at several: the columns of `over_seeds`."""
     parts = []
     for task, (one, several) in itertools.product(tasks, WIDTHS.items()):
-        for name in found.there([Name(task, one), Name(task, several)]):
+        for name in found.with_results([Name(task, one), Name(task, several)]):
             count = len(spec(name, found.profile).sampler.widths)
-            title = f"{known()[several].title}, {count} width{'s' * (count > 1)}"
+            title = f"{model_table()[several].title}, {count} width{'s' * (count > 1)}"
             parts.append(found.evaluation([name]).assign(model=title))
     rows = pd.concat(parts)
     return over_seeds(rows[rows.length.isin(lengths)])
@@ -112,7 +112,7 @@ def by_window_and_period(found: Results, study: str, *more: str) -> pd.DataFrame
         config = spec(Name(chosen.tasks[0], model), found.profile).model
         w = str(config.bias.w) if isinstance(config.bias, Window) else "–"
         t = config.position.period or 0 if isinstance(config.position, Sinusoidal) else 0
-        if names := found.there([Name(task, model) for task in chosen.tasks]):  # `smoke` has a corner of it
+        if names := found.with_results([Name(task, model) for task in chosen.tasks]):  # `smoke` has a corner of it
             parts.append(over_seeds(found.evaluation(names)).assign(w=w, T=t))
     return pd.concat(parts, ignore_index=True)
 

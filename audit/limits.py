@@ -130,8 +130,8 @@ def cones(found: Results) -> pd.DataFrame:
             | cone(replace(window.model, decoder_layers=layers), window.sampler)
             for layers in LAYERS
         ]
-        for run in found.existing([Name(task, "abc-paper-batch")]):
-            config = replace(run.spec.under(run.bias()), encoder_layers=0)
+        for run in found.existing_runs([Name(task, "abc-paper-batch")]):
+            config = replace(run.spec.config_under(run.bias()), encoder_layers=0)
             about = {"task": task, "model": "abc-paper-batch", "layers": config.decoder_layers, "seed": run.seed}
             rows.append(about | cone(config, window.sampler))
     return pd.DataFrame(rows)

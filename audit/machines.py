@@ -20,7 +20,7 @@ from abc_nb.problems import catalogue, machines
 from abc_nb.problems.rules import Rule
 from abc_nb.specs.spec import SEEDS
 from abc_nb.taught import Taught, teach
-from abc_nb.training.evaluation import correct_digits, exact_match
+from abc_nb.training.evaluation import correct_tokens, exact_match
 from audit.rules import chomsky, more, universal
 
 FILE = SHIPPED / "machines.csv"
@@ -142,7 +142,7 @@ def right_cells(taught: Taught, rows: list[list[str]]) -> int:
     batch = taught.sampler.batch(operands, (columns, piece))
     tables = batch.target[:, 1:-1].reshape(len(starts), piece, columns).numpy() - taught.sampler.task.first_cell
     same = (tables == np.stack([known[start : start + piece] for start in starts])).all()
-    return columns * len(rows) * int(same and bool(correct_digits(taught.model, batch).all()))
+    return columns * len(rows) * int(same and bool(correct_tokens(taught.model, batch).all()))
 
 
 def measured(name: str, seed: int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.runs.store import Run
 from abc_nb.specs.recipes import PROFILES
-from abc_nb.training.evaluation import TEST_SEED, correct_digits, record
+from abc_nb.training.evaluation import TEST_SEED, correct_tokens, record
 from audit import connections, encoder_only, unlearnable
 from audit.models import LONGER
 from audit.results import Results, problems, reached
@@ -42,7 +42,7 @@ def measured(results: Results, rows: str) -> pd.DataFrame:
     """The rows of a measure, by its name in `MEASURES`, or else the accuracies of a study's runs that are there."""
     if rows in MEASURES:
         return frame(MEASURES[rows](results))
-    return frame([accuracies(run) for run in results.existing(names_of(rows, profile=results.profile))])
+    return frame([accuracies(run) for run in results.existing_runs(names_of(rows, profile=results.profile))])
 
 
 def frame(rows: list[Row]) -> pd.DataFrame:
@@ -134,7 +134,7 @@ def by_operand(study: AttentionStudy, model: Transformer | None = None) -> pd.Da
 def needed_digits(study: AttentionStudy) -> Row:
     """Over output digits the correlation of attention on the needed digit with accuracy, and the latter's spread."""
     batch = study.batch(study.length)
-    accuracy = pd.Series(correct_digits(study.model, batch)[:, : batch.layout.width].float().mean(0).numpy())
+    accuracy = pd.Series(correct_tokens(study.model, batch)[:, : batch.layout.width].float().mean(0).numpy())
     mass = pd.Series(weakest_operand(record(study.model, batch).weights, batch.layout))
     return {"correlation": mass.corr(accuracy), "spread": np.ptp(accuracy)}
 
@@ -219,7 +219,7 @@ def open_elements(study: CalibrationStudy) -> Row:
 def classified(results: Results) -> list[Row]:
     """Accuracy (percent) of Parity as classification beyond ten digits; at `constant` lengths of one answer."""
     rows = []
-    for run in results.existing(names_of("classifier", profile=results.profile)):
+    for run in results.existing_runs(names_of("classifier", profile=results.profile)):
         tests, constant = run.evaluation(), 0
         for length, samples, correct in zip(tests.length, tests.samples, tests.correct, strict=True):
             answers = run.spec.sampler.test_batch(length, samples, TEST_SEED).target[:, 1]
@@ -264,7 +264,7 @@ def indices(results: Results) -> list[Row]:
     equal = np.isnan(index) | (index == connections.offsets(*index.shape))
     offsets = connections.on_successor(results)
     strongest = {name.lower(): int(offsets.sort_values(name)["offset"].iloc[-1]) for name in ("ABC", "RPE")}
-    return [about(results.one("successor-abc-unpractised")) | {"equal": bool(equal.all())} | strongest]
+    return [about(results.first_run("successor-abc-unpractised")) | {"equal": bool(equal.all())} | strongest]
 
 
 def lacking(results: Results) -> list[Row]:
@@ -276,7 +276,7 @@ def lacking(results: Results) -> list[Row]:
     names = [name for name in names_of(*studies, profile=results.profile) if name.model.startswith("algorithm-1")]
     return [
         accuracies(run) | {"wrong": 100 * unlearnable.of_run(run), "longer": run.spec.identity.model in LONGER}
-        for run in results.existing(names)
+        for run in results.existing_runs(names)
     ]
 
 
@@ -288,8 +288,10 @@ def one_attention(results: Results) -> list[Row]:
     names = [replace(name, model="abc") for name in names_of("lines of cross-attention", profile=results.profile)]
     trained = measured(results, "lines of cross-attention").drop(columns=["model", "regime"])
     rows = []
-    for run in results.existing(names):
-        wrong = {f"{name}_wrong": 100 * unlearnable.under(run.spec, run.bias().alone(name)) for name in ENCODER_DECODER}
+    for run in results.existing_runs(names):
+        wrong = {
+            f"{name}_wrong": 100 * unlearnable.least_wrong(run.spec, run.bias().alone(name)) for name in ENCODER_DECODER
+        }
         rows.append(about(run) | wrong)
     both: list[Any] = (
         frame(rows)
@@ -303,7 +305,7 @@ def one_attention(results: Results) -> list[Row]:
 def changes(results: Results) -> list[Row]:
     """How far the change of the logits differs between inputs, by ABC's bias and by LoRA, on Parity."""
     spread = connections.on_parity(results).groupby("method").spread.max()
-    return [about(results.one("parity-lora")) | {"abc": spread["ABC"], "lora": spread["LoRA"]}]
+    return [about(results.first_run("parity-lora")) | {"abc": spread["ABC"], "lora": spread["LoRA"]}]
 
 
 MEASURES: dict[str, Callable[[Results], list[Row]]] = {

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from abc_nb.bias import ALiBi
-from abc_nb.bias.lines import LAST_TOKENS, Lines, keys_of, of_keys
+from abc_nb.bias.lines import LAST_TOKENS, Lines, lines_of_keys, problem_keys
 from abc_nb.calibration.calibrate import Calibration, Determining
 from abc_nb.model import positions
 from abc_nb.problems.layouts import Layout
@@ -39,7 +39,7 @@ def by_head(layout: Layout, heads: int, layers: int) -> Lines:
     That is this place of an operand, one below it that such a factor reaches to, or one of the factor's digits.
     """
     few = [operand.places for operand in layout.operands if layout.is_short(operand)]
-    return of_keys(keys_of(layout, max(few, default=1)), LAST_TOKENS, heads, layers)
+    return lines_of_keys(problem_keys(layout, max(few, default=1)), LAST_TOKENS, heads, layers)
 
 
 def embedding_size(size: int) -> dict[str, int]:

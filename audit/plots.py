@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
-from abc_nb.problems.tasks import Task, single
+from abc_nb.problems.tasks import Task, single_width
 from abc_nb.show.cells import followed
 from abc_nb.show.pictures import CLOSED_COLOR, COLORS, COLUMN_WIDTH, STYLE, heat_map, label_tokens, new_figure, outline
 from abc_nb.show.plots import colors_of, curves, length_axis
@@ -93,7 +93,7 @@ def flipped(frame: pd.DataFrame) -> Figure:
         for number, (_, one) in enumerate(own.groupby("seed")):
             label = model_title(str(model)) if number == 0 else None
             panel.plot(one.length, one.change, color=color, linewidth=1.2, marker=".", label=label)
-    panel.axvspan(4, max(map(single, Task("parity").training_widths("tight", 1))), color="0.9", zorder=0)
+    panel.axvspan(4, max(map(single_width, Task("parity").training_widths("tight", 1))), color="0.9", zorder=0)
     panel.set(
         xscale="log",
         xlabel="bits (grey: trained)",

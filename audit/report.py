@@ -12,7 +12,7 @@ from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.runs.store import Run
 from abc_nb.show.titles import model_titles
-from abc_nb.specs.models import known
+from abc_nb.specs.models import model_table
 from abc_nb.specs.names import ARITHMETIC
 from audit import DATA
 from audit.claims import VERDICTS
@@ -61,7 +61,7 @@ def escape(text: str) -> str:
 def listed_runs(results: Results) -> list[Run]:
     """The runs that notebooks read with these results; of those not made here, shipped ones."""
     found, profile = results if results.origin == "shipped" else results.or_shipped(), results.profile
-    return found.existing(names_of(*studies_of(profile), profile=profile))
+    return found.existing_runs(names_of(*studies_of(profile), profile=profile))
 
 
 def run_row(run: Run) -> dict[str, object]:
@@ -78,12 +78,12 @@ def worst_runs(results: Results, models: Sequence[str] = tuple(ROWS)) -> str:
     """The worst run (percent) by method and length, and how many are certified: the table of README, too."""
     proven, rows = certified.practice(results), list[tuple[str, ...]]()
     for model in models:
-        if runs := results.existing([f"{task}-{model}" for task in ARITHMETIC]):
+        if runs := results.existing_runs([f"{task}-{model}" for task in ARITHMETIC]):
             own = pd.concat([run.evaluation() for run in runs])
             worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
             cells = ["–" if value != value else percent(100 * value) for value in worst]
             mine = proven[proven.model == model].after
-            trained = results.existing([f"{task}-{known()[model].parent}" for task in ARITHMETIC])
+            trained = results.existing_runs([f"{task}-{model_table()[model].parent}" for task in ARITHMETIC])
             rows.append((ROWS[model], *cells, f"{mine.sum()} of {max(len(mine), len(trained))}" if len(mine) else "–"))
     head = [("", *(f"{length} digits" for length in LENGTHS), "certified"), ("---",) * (len(LENGTHS) + 2)]
     return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in [*head, *rows] if rows)

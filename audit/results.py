@@ -24,7 +24,7 @@ class Results(results.Results):
     def names(self, *studies: str) -> list[Name]:
         """The experiments of some studies in this profile; where shipped runs are taken too, those with a result."""
         found = names_of(*studies, profile=self.profile)
-        return self.there(found) if self.origin == "any" else found
+        return self.with_results(found) if self.origin == "any" else found
 
     def rows(self, *studies: str) -> pd.DataFrame:
         """Evaluation rows of some studies, as `evaluation` has them."""
@@ -32,7 +32,7 @@ class Results(results.Results):
 
     def every_seed(self, name: str | Name) -> list[Run]:
         """The runs of an experiment that are there, of any seed: for claims about what single models look at."""
-        return replace(self, seeds=store.seeds(spec(name, self.profile)) or self.seeds).existing([name])
+        return replace(self, seeds=store.seeds(spec(name, self.profile)) or self.seeds).existing_runs([name])
 
     def trainings(self, names: Sequence[str | Name]) -> pd.DataFrame:
         """One row a run: steps, seconds, final validation accuracy, and when it first was 100% (infinite: never)."""

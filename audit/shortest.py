@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abc_nb.certificates.counterexamples import answered_wrong, wrong_among
+from abc_nb.certificates.counterexamples import answered_wrong, wrong_candidates
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import Digits, varied_digits
 from abc_nb.problems.drawing import larger_first
@@ -35,7 +35,9 @@ def shortest_wrong(model: Transformer, sampler: Sampler, samples: int = 200, lon
     for places in range(1, longest + 1):
         width = task.width_for(places, sampler.regime)
         operands = task.widen(hard_operands(task, places, samples, generator(TEST_SEED, places)), width)
-        problems = {task.typed(problem.operands): problem for problem in wrong_among(model, sampler, operands, width)}
+        problems = {
+            task.typed(problem.operands): problem for problem in wrong_candidates(model, sampler, operands, width)
+        }
         in_order = sorted(problems, key=lambda text: (len(text), text))[:TRIED]
         for example in answered_wrong(model, sampler, [problems[text] for text in in_order]):
             if example.answer != example.right:

@@ -104,7 +104,7 @@ def sums(ends: bool, problems: int = 20_000) -> Tensor:
 def begin(shape: Shape, seeds: range) -> Weights:
     """Weights before training; what a seed gets doesn't depend on the others."""
 
-    def one(seed: int) -> Weights:
+    def weights_of(seed: int) -> Weights:
         generator, width = torch.Generator().manual_seed(seed), shape.width
 
         def normal(*size: int, scale: float = 1.0) -> Tensor:
@@ -120,7 +120,7 @@ def begin(shape: Shape, seeds: range) -> Weights:
         weights |= {"bias": torch.zeros(shape.tokens)} if shape.bias else {}
         return weights | ({"softmax": normal(width, width, scale=0.3)} if shape.keys == 2 else {})
 
-    each = [one(seed) for seed in seeds]
+    each = [weights_of(seed) for seed in seeds]
     return {name: torch.stack([weights[name] for weights in each]).requires_grad_() for name in each[0]}
 
 

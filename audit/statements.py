@@ -110,7 +110,9 @@ def statements(profile: str, seeds: Sequence[int]) -> list[Statement]:
 def of_tests(names: dict[Name, str], titles: dict[str, str], shipped: Results, here: Results) -> Iterator[Statement]:
     """How many problems are right: a statement a model, length and seed."""
     for name, notebook in names.items():
-        known, made = ([test for run in found.existing([name]) for test in tests(run)] for found in (shipped, here))
+        known, made = (
+            [test for run in found.existing_runs([name]) for test in tests(run)] for found in (shipped, here)
+        )
         task, another = Task(name.task), train_command(name, max(here.seeds) + 1, here.profile)
         advice = f"read notebook {notebook}, and see whether another seed agrees: `{another}`"
         for length, seed, count in sorted(made):

@@ -8,7 +8,7 @@ from abc_nb.analysis.results import identity
 from abc_nb.bias.lines import cells_of
 from abc_nb.runs.store import Run
 from abc_nb.show.titles import task_title, with_titles
-from abc_nb.specs.models import BEFORE, UNPRACTISED, known
+from abc_nb.specs.models import BEFORE, UNPRACTISED, model_table
 from abc_nb.specs.names import ARITHMETIC
 from abc_nb.specs.recipes import PLAIN, PROFILES, TABLE
 from audit import DATA, unlearnable
@@ -64,7 +64,7 @@ def readings(results: Results, regime: str) -> pd.DataFrame:
     end = "" if regime == "tight" else f"-{regime}"
     ours = f"abc{end or UNPRACTISED}"
     shown = {ours: "ABC: no positions, new weights"}
-    shown |= {f"{model}{end}": known()[model].title for model in (*READINGS, *ALGORITHM_1)}
+    shown |= {f"{model}{end}": model_table()[model].title for model in (*READINGS, *ALGORITHM_1)}
     rows = results.rows("abc", "readings", "algorithm 1", "padded")
     cells = at_sixty(rows[rows.model.isin(shown)], least=0)
     return cells.reindex([model for model in shown if model in cells.index]).rename(index=shown).rename_axis("reading")
@@ -106,7 +106,9 @@ SHARES = {  # from 0 to 1, and what readers see
 
 def algorithm_1(results: Results) -> pd.DataFrame:
     """A row a run of ABC and of Algorithm 1: task, model, reading, layers, regime, seed, and what `kept` measures."""
-    names = results.there(results.names("abc", "algorithm 1", "padded", "deep", "paper size", "paper size and batch"))
+    names = results.with_results(
+        results.names("abc", "algorithm 1", "padded", "deep", "paper size", "paper size and batch")
+    )
     wanted = {f"{model}{end}" for model in COMPARED for end in ENDS}
     return pd.DataFrame([kept(run) for run in results.runs(names) if run.spec.identity.model in wanted])
 
@@ -127,7 +129,7 @@ def kept(run: Run) -> dict[str, Any]:
     accuracy, model = run.evaluation().set_index("length").accuracy, own.identity.model
     end = next((f", {title}" for end, title in SIX_LAYERS.items() if model.endswith(end)), "")
     return identity(run) | {
-        "reading": known()[model].title.removesuffix(end),
+        "reading": model_table()[model].title.removesuffix(end),
         "layers": own.model.decoder_layers,
         "embedding size": own.model.width,
         "batch": own.training.batch,
@@ -135,7 +137,7 @@ def kept(run: Run) -> dict[str, Any]:
         "lines": len(lines),
         "short": sum(2 * len(cells_of(line, layout)[0]) < layout.target_length for line in lines),
         "open_heads": 1 - len(heads) / (2 * bias.heads),
-        "must_be_wrong": unlearnable.under(own, bias),
+        "must_be_wrong": unlearnable.least_wrong(own, bias),
         "skill": run.table("thresholds").skill.iloc[-1],
         "validation": run.validation,
         "twenty": accuracy[20],

@@ -80,11 +80,11 @@ def smallest_problems(sampler: Sampler, count: int) -> Batch:
 
 def of_run(run: Run) -> float:
     """The least share of the smallest problems that a run must get wrong; NaN of a model with positions."""
-    return under(run.spec, run.bias())
+    return least_wrong(run.spec, run.bias())
 
 
 @cache  # a table and a verdict ask for the same runs
-def under(own: Spec, bias: Bias | None) -> float:
+def least_wrong(own: Spec, bias: Bias | None) -> float:
     """The same of any model of a spec that has this bias."""
     if bias is None or not isinstance(own.model.position, NoPosition):
         return float("nan")

@@ -36,7 +36,7 @@ from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.specs.spec import SEEDS, Spec, spec
-from abc_nb.training.evaluation import TEST_SEED, correct_digits, exact_match
+from abc_nb.training.evaluation import TEST_SEED, correct_tokens, exact_match
 from abc_nb.training.fit import Training
 from abc_nb.training.problems import training_on
 
@@ -103,7 +103,7 @@ def paper_evaluation() -> Row:
     batch = chosen.sampler.test_batch(60, 256, TEST_SEED)
     few = Batch(batch.source[:16], batch.target[:16], batch.layout).to(devices.device())
     # All tokens: exact match gives up on the later ones of a model that is never right, as this one is.
-    ours, other, _ = in_turn(lambda: correct_digits(model, batch), lambda: decode_from_the_start(theirs, few), 2)
+    ours, other, _ = in_turn(lambda: correct_tokens(model, batch), lambda: decode_from_the_start(theirs, few), 2)
     mine, rate = 256 / ours, 16 / other
     return {
         "what": f"exact match at 60 digits, paper's size, {CORES} threads",

@@ -10,7 +10,7 @@ from audit.results import Results
 
 @pytest.mark.parametrize("name", ["addition-algorithm-1-none-new", "addition-algorithm-1-plain-new"])
 def test_a_row_counts_the_last_layers_lines_and_heads_as_its_matrices_show(name: str) -> None:
-    run = Results("quick", "shipped", [0]).one(name)
+    run = Results("quick", "shipped", [0]).first_run(name)
     found, bias, last = tables.kept(run), run.bias(), run.spec.model.decoder_layers - 1
     layout = run.spec.calibration_batch(0).layout
     lines = [line for line in bias.lines if line.layer == last]
@@ -23,7 +23,7 @@ def test_a_row_counts_the_last_layers_lines_and_heads_as_its_matrices_show(name:
 
 
 def test_tasks_and_seeds_are_written_as_a_range() -> None:
-    row = tables.kept(Results("quick", "shipped", [0]).one("addition-algorithm-1-none-new"))
+    row = tables.kept(Results("quick", "shipped", [0]).first_run("addition-algorithm-1-none-new"))
     row |= {"sixty": 0.25, "lines": 1, "short": 0}
     rows = pd.DataFrame([row, row | {"task": "successor", "sixty": 1.0, "lines": 2}])
     (shown,) = tables.by_reading(rows).to_dict("records")

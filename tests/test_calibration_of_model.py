@@ -31,7 +31,7 @@ from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Batch
-from abc_nb.training.evaluation import correct_digits, record
+from abc_nb.training.evaluation import correct_tokens, record
 
 TWO_LAYERS = ModelConfig(width=8, heads=2, feed_forward=16, decoder_layers=2, position=Sinusoidal(3))
 INFINITY = float("inf")
@@ -111,7 +111,7 @@ def test_a_given_threshold_is_taken_whatever_survives_with_every_key_off_the_lin
     for name, layer in WHERE:
         expected = torch.where(found.bias.covers(batch.layout, name, layer), 0.0, -INFINITY)
         torch.testing.assert_close(under.dense(batch.layout, name, layer, 2), expected)
-    assert found.skill == correct_digits(model.with_bias(under), batch).float().mean()
+    assert found.skill == correct_tokens(model.with_bias(under), batch).float().mean()
 
 
 def test_a_head_of_a_decoder_only_model_keeps_no_line_where_it_hardly_looks() -> None:

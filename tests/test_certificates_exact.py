@@ -18,7 +18,7 @@ from abc_nb.certificates.certify import Certificate, contexts_of, weights_of
 from abc_nb.certificates.practice import practise, rounded
 from abc_nb.certificates.sums import COUNTED, Sums, exact_sums, unit_of
 from abc_nb.common.config import to_data
-from abc_nb.model.eight_bits import OF_FEW, round_weights
+from abc_nb.model.eight_bits import LARGEST_OF_5_BITS, round_weights
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
@@ -32,7 +32,7 @@ def exact(task: str, **size: Any) -> tuple[Transformer, Sampler]:
     sampler = sampler_of(task)
     bias = Lines.one_key_of_problem(sampler.layout(3), 8, size.get("decoder_layers", 1))
     model = model_of(sampler, bias, **{"norm": "none", "heads": 8, "decoder_layers": 1} | size)
-    round_weights(model, OF_FEW)
+    round_weights(model, LARGEST_OF_5_BITS)
     return model, sampler
 
 
@@ -86,7 +86,7 @@ def test_several_keys_positions_and_norms_are_not_exact() -> None:
         exact("successor", position=Sinusoidal(3))[0],
         model_of(sampler, bias_of("successor", "decoder-only"), norm="none", decoder_layers=1),
     ):
-        round_weights(other, OF_FEW)
+        round_weights(other, LARGEST_OF_5_BITS)
         assert exact_sums(other, contexts_of(other, sampler)) is None
         found = certify_model(other, sampler)
         assert found.rounding["bound"] > 0 and "rounded" not in found.statement
@@ -99,9 +99,9 @@ def test_practice_takes_its_gradients_at_rounded_weights() -> None:
         for weights in model.parameters():
             weights.add_(torch.randn(weights.shape) / 50)
     before, at = deepcopy(model), deepcopy(model)
-    round_weights(at, OF_FEW)
+    round_weights(at, LARGEST_OF_5_BITS)
 
-    with rounded(model, OF_FEW):
+    with rounded(model, LARGEST_OF_5_BITS):
         (torch.stack([weights.square().sum() for weights in model.parameters()]).sum() / 2).backward()
     for weights, old, few in zip(*(each.parameters() for each in (model, before, at)), strict=True):
         assert weights.equal(old) and not weights.equal(few) and weights.grad is not None and weights.grad.equal(few)

@@ -13,7 +13,7 @@ from abc_nb.certificates.certify import certify_contexts, results_of
 from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.states import States
 from abc_nb.certificates.text import SpanContexts
-from abc_nb.language.mixture import piece, texts
+from abc_nb.language.mixture import random_excerpt, texts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.text import END, EQUALS, Pattern, spans_in, text_tokens
@@ -67,7 +67,7 @@ def test_the_lead_from_the_context_is_that_of_the_problem_in_any_text(problem: s
     """Up to the bound on rounding, in float32 and in float64, where that can change next to nothing."""
     own, rng, (span,) = model(seed=1), np.random.default_rng(0), spans_in(problem, PATTERNS)
     right = text_tokens((span.pattern.answer(span.operands) + END)[span.answer_length])
-    before = ["", "so ", *(piece(texts()[0], int(rng.integers(1, 60)), rng) + "\n" for _ in range(30))]
+    before = ["", "so ", *(random_excerpt(texts()[0], int(rng.integers(1, 60)), rng) + "\n" for _ in range(30))]
     for judge, most in ((own, 1e-2), (own.double(), 1e-6)):
         lead, bound = lead_at(judge, problem)
         assert 0 < bound < most

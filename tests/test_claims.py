@@ -159,7 +159,7 @@ def test_heads_are_counted_by_what_the_last_layers_lines_follow() -> None:
 
 def test_open_elements_of_a_shipped_bias_are_those_of_its_matrix() -> None:
     """Counted cell by cell: an anti-diagonal's cells move to the left at each step, a vertical's do not."""
-    study = CalibrationStudy(Results("quick", "shipped", [0]).one("addition-abc-unpractised"))
+    study = CalibrationStudy(Results("quick", "shipped", [0]).first_run("addition-abc-unpractised"))
     matrix = study.bias.dense(study.run.spec.sampler.layout(6), "cross", study.last).isfinite().numpy()
     moving = matrix.any(1).sum(1) > 2  # heads whose open columns change with the step
     row = measures.open_elements(study)
@@ -168,7 +168,7 @@ def test_open_elements_of_a_shipped_bias_are_those_of_its_matrix() -> None:
 
 
 def test_problems_seen_lie_between_two_validations() -> None:
-    run = Results("quick", "shipped", [0]).one("addition-abc-unpractised")
+    run = Results("quick", "shipped", [0]).first_run("addition-abc-unpractised")
     history, held = run.table("history"), run.spec.training.held_batch
     before, after = measures.problems_seen(run)
     first = int(history.step[history.accuracy >= 0.99].iloc[0])
@@ -180,7 +180,7 @@ def test_problems_seen_lie_between_two_validations() -> None:
 
 def test_one_answer_to_every_problem_is_called_constant() -> None:
     row = measures.classified(Results("quick", "shipped", [3]))[0]
-    run = Results("quick", "shipped", [3]).one("parity-classification-vanilla")
+    run = Results("quick", "shipped", [3]).first_run("parity-classification-vanilla")
     constant = 0
     for test in run.evaluation().itertuples():
         batch = run.spec.sampler.test_batch(test.length, test.samples, TEST_SEED)

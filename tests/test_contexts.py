@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 from abc_nb import InputError, Task
 from abc_nb.bias import Line, Lines
-from abc_nb.bias.lines import keys_of, of_keys
+from abc_nb.bias.lines import lines_of_keys, problem_keys
 from abc_nb.bias.text import ITSELF
 from abc_nb.certificates.contexts import Contexts, Node, Shape
 from abc_nb.certificates.fingerprints import determined
@@ -132,14 +132,14 @@ def test_contexts_in_a_text_are_those_of_all_problems(task: str, form: str, base
     """Under lines that show so many places of each number; results can be two digits longer."""
     pattern = Pattern(Task(task, base), form)
     lengths = tuple(pattern.task.rule.short_digits if short else 4 for short in pattern.short)
-    dealt = keys_of(pattern.layout(lengths), places)
-    contexts = SpanContexts(of_keys(dealt, ITSELF, len(dealt), 1), 1, pattern)
+    dealt = problem_keys(pattern.layout(lengths), places)
+    contexts = SpanContexts(lines_of_keys(dealt, ITSELF, len(dealt), 1), 1, pattern)
     found = tried(contexts)
     longest = (5 if base == 2 else 4) if len(pattern.short) > 1 and not pattern.short[-1] else 6
     assert met(contexts, problems_in_a_text(pattern, longest)) == found
     # Where a head sees the token written last beside a digit, both look like one if they are equal.
     assert not determined(contexts) and not one_token_each(contexts, len(VOCABULARY))
-    alone = SpanContexts(of_keys(dealt, ITSELF[:1], len(dealt), 1), 1, pattern)
+    alone = SpanContexts(lines_of_keys(dealt, ITSELF[:1], len(dealt), 1), 1, pattern)
     by_tree = all(len(right) == 1 for right in found.values())
     assert determined(alone) == one_token_each(alone, len(VOCABULARY)) == by_tree
     assert by_tree or places < (3 if task == "n-by-2" else 2)
@@ -180,7 +180,7 @@ def test_a_form_whose_rule_says_too_little_is_refused() -> None:
     less = Task.of(replace(task.rule, grows=0))
     pattern = Pattern(less, "{a}+{b}=")
     with pytest.raises(InputError, match="can have 1 more place than its operands, and its rule says 0"):
-        SpanContexts(of_keys(keys_of(pattern.layout((2, 2)), 2), ITSELF, 4, 1), 1, pattern)
+        SpanContexts(lines_of_keys(problem_keys(pattern.layout((2, 2)), 2), ITSELF, 4, 1), 1, pattern)
 
 
 def test_a_bias_that_derives_from_lines_is_not_judged_by_its_lines() -> None:

@@ -21,7 +21,7 @@ from abc_nb.problems.layouts import SOS, Arrangement
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.spec import spec
-from abc_nb.training.evaluation import correct_digits, evaluate, exact_match, greedy, wilson
+from abc_nb.training.evaluation import correct_tokens, evaluate, exact_match, greedy, wilson
 
 ADDITION = SAMPLER.task
 SMALL = ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1)
@@ -59,16 +59,16 @@ def test_exact_match_is_greedy_decoding_without_a_wrong_token(
         decoded = greedy(model, tested.source, tested.layout, chosen.token(SOS)) == tested.target[:, 1:]
         assert exact_match(model, tested).tolist() == decoded.all(dim=1).tolist()
         # Up to the first wrong token both see the same tokens, so they go wrong at the same place.
-        assert torch.equal(correct_digits(model, tested).cumprod(1), decoded.cumprod(1))
+        assert torch.equal(correct_tokens(model, tested).cumprod(1), decoded.cumprod(1))
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_measuring_ignores_dropout_and_leaves_the_model_as_it_was(training: bool) -> None:
     batch, model = problems(ADDITION), build(replace(TINY, dropout=0.5)).train(training)
-    right, decoded = correct_digits(model, batch), greedy(model, batch.source, batch.layout, 12)
+    right, decoded = correct_tokens(model, batch), greedy(model, batch.source, batch.layout, 12)
     assert model.training is training
     plain = build().eval()
-    assert right.tolist() == correct_digits(plain, batch).tolist()
+    assert right.tolist() == correct_tokens(plain, batch).tolist()
     assert decoded.tolist() == greedy(plain, batch.source, batch.layout, 12).tolist()
 
 
@@ -111,7 +111,7 @@ def test_one_wrong_token_makes_a_problem_wrong_and_most_of_what_is_wrong_from_th
     whole = end + 2
     assert model.asked == [whole, 40, 40, 40, whole, 40, whole, whole]
     right = [[step != place for step in range(batch.layout.target_length)] for place in wrong_at]
-    assert correct_digits(model, batch).tolist() == right  # type: ignore[arg-type]
+    assert correct_tokens(model, batch).tolist() == right  # type: ignore[arg-type]
 
 
 @given(st.integers(1, 100_000), st.floats(0, 1))

@@ -17,7 +17,7 @@ FOUND = Results("quick", "shipped", [0])
 
 
 def test_the_change_of_a_logit_is_that_between_a_problem_and_its_flipped_copies() -> None:
-    run = FOUND.one("parity-abc")
+    run = FOUND.first_run("parity-abc")
     model, sampler = run.model(), run.spec.sampler
     batch, changes = sampler.test_batch(3, 1, TEST_SEED), []
     columns = batch.layout.operands[0].columns
@@ -37,7 +37,7 @@ def test_the_change_of_a_logit_is_that_between_a_problem_and_its_flipped_copies(
 
 def test_at_minus_infinity_a_model_is_as_good_as_shipped_and_at_a_floor_it_has_no_certificate() -> None:
     """Addition in seed 0 needs a bias below -320."""
-    run = FOUND.one("addition-abc")
+    run = FOUND.first_run("addition-abc")
     model, sampler = run.model(), run.spec.sampler
     other = model.with_bias(limits.with_floor(model, -320.0))
     assert can_be_certified(model, sampler) and not can_be_certified(other, sampler)

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from abc_nb import Input, InputError, Rule, Sampler, Task, operand
-from abc_nb.bias.lines import Lines, on_lines
+from abc_nb.bias.lines import Lines, open_keys_of_lines
 from abc_nb.problems import catalogue
 from abc_nb.problems.machines import BUSY_BEAVER, turing
 from abc_nb.specs.spec import specify_task
@@ -211,7 +211,7 @@ def test_each_line_by_hand_shows_what_the_rule_reads_from_either_end() -> None:
         layout = task.layout((3, 4))
         lines = [line for line in Lines.one_key_per_head(layout, 2, 1).lines if line.attention == "cross"]
         for number, line in enumerate(lines):
-            shown = on_lines([line], layout, "cross", 2)
+            shown = open_keys_of_lines([line], layout, "cross", 2)
             places = [step % 3 if number == 0 else step // 3 for step in range(12)]
             assert shown.index[:12, 0].tolist() == layout.operands[number].columns[places].tolist()
         first, second = ("011" if left else "110"), ("0010" if right else "0100")

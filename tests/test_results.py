@@ -55,7 +55,7 @@ def test_of_shipped_results_one_seed_is_enough_and_without_any_those_that_are_th
     says = rf"no results of {NAME}, seed 7, were {where}: run `abc-nb train {NAME} .*or take the seeds .*there \(0\)"
     with pytest.raises(InputError, match=says):
         Results("smoke", origin, [7]).runs([NAME])
-    assert Results("smoke", origin, [7]).there([NAME]) == []
+    assert Results("smoke", origin, [7]).with_results([NAME]) == []
 
 
 def test_of_runs_made_here_and_shipped_ones_those_of_the_seeds_asked_for_are_taken(

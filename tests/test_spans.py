@@ -20,14 +20,14 @@ from torch import Tensor
 from abc_nb import Input, InputError, ModelConfig, Task, Transformer
 from abc_nb.bias.base import CLOSED
 from abc_nb.bias.text import SpanLines, positions
-from abc_nb.language.mixture import Mixture, draw, piece, solved, write_in
+from abc_nb.language.mixture import Mixture, draw, random_excerpt, solved, write_in
 from abc_nb.language.mixture import texts as training_texts
 from abc_nb.model.positions import Rotary
 from abc_nb.problems.before import RELATIONS, ROOTS
-from abc_nb.problems.text import VOCABULARY, Pattern, plainly, spans_in, text_tokens
+from abc_nb.problems.text import VOCABULARY, Pattern, spans_in, text_tokens, without_spaces
 from abc_nb.specs.language import OPERATIONS, patterns
 from abc_nb.training import writer as writing
-from abc_nb.training.writer import Writer, logits_of_texts, rows_of
+from abc_nb.training.writer import Writer, logits_of_texts, spans_of_rows
 
 HEADS, LAYERS = 5, 2
 FEW = "n-by-1", "division"
@@ -176,7 +176,7 @@ def test_writing_with_kept_keys_is_writing_without(seed: int) -> None:
             text = text[: rng.randrange(1, len(text) + 1)]
         text += rng.choice([*"12+*=;a ", "34", "12+34=64;", " 7*8=", "succ(", "99)=", "parity(10)=1"])
         with torch.no_grad():
-            whole = logits_of_texts(own, torch.tensor([text_tokens(text)]), rows_of(own, [text]))[0, -1]
+            whole = logits_of_texts(own, torch.tensor([text_tokens(text)]), spans_of_rows(own, [text]))[0, -1]
         torch.testing.assert_close(writer.after(text), whole, atol=1e-5, rtol=1e-4)
 
 
@@ -202,7 +202,8 @@ def test_an_answer_does_not_see_the_text(given: tuple[str, list[object]], patter
     text = given[0] + " " + problem
     with torch.no_grad():
         found, alone = (
-            logits_of_texts(own, torch.tensor([text_tokens(t)]), rows_of(own, [t]))[0, -1] for t in (text, problem)
+            logits_of_texts(own, torch.tensor([text_tokens(t)]), spans_of_rows(own, [t]))[0, -1]
+            for t in (text, problem)
         )
     torch.testing.assert_close(found, alone, atol=1e-5, rtol=1e-4)
 
@@ -240,7 +241,7 @@ def test_a_problem_is_a_whole_expression_as_python_reads_it(expression: str, bef
             fits = sides[0] >= sides[1] if isinstance(tree.op, ast.Sub) else sides[1] in range(0, 10)
             fits = isinstance(tree.op, ast.Add) or (fits and (sides[1] > 0 or not isinstance(tree.op, ast.FloorDiv)))
             wanted = expression.replace(" ", "") + "=" if fits else ""
-    read = plainly(before + expression + "=", PATTERNS)
+    read = without_spaces(before + expression + "=", PATTERNS)
     assert read == before + (wanted or expression + "=")
     spans = spans_in(read, PATTERNS)
     assert [(NAMES[type(tree.op)], len(before)) for _ in "1" * bool(wanted)] == [  # type: ignore[attr-defined]
@@ -260,7 +261,7 @@ def test_behind_a_number_no_sign_of_unicode_stands_before_a_problem() -> None:
                 assert spans_in(f"so {sign} 12+34=", PATTERNS)
     for space in spaces:
         assert not spans_in(f"7{space}12+34=", PATTERNS) and spans_in(f"so{space}12+34=", PATTERNS)
-        assert plainly(f"so{space}12{space}+{space}34{space}=", PATTERNS) == f"so{space}12+34="
+        assert without_spaces(f"so{space}12{space}+{space}34{space}=", PATTERNS) == f"so{space}12+34="
 
 
 LONGER = """2 × 60 + 20 =|$12 + $12 + 18 =|60 x 11 + 20 =|1+2+3=|-1+2=|2.5+3=|1,23+5=|x1+2=|12*34=|nosucc(1)=
@@ -272,7 +273,7 @@ LONGER = """2 × 60 + 20 =|$12 + $12 + 18 =|60 x 11 + 20 =|1+2+3=|-1+2=|2.5+3=|1
 @pytest.mark.parametrize("text", [*LONGER.replace("\n", "|").split("|"), "1 +\n2+3="])
 def test_a_part_of_something_longer_is_no_problem(text: str) -> None:
     assert not [span for span in spans_in(text, PATTERNS) if span.finished]
-    assert plainly(text, PATTERNS) == text
+    assert without_spaces(text, PATTERNS) == text
 
 
 STARTS = """- |* |1. |1) |(1) |a) |Step 4 - |Step 4 – |Question 12: |12: |We had 3. |So (|"|x = |→ |a, |1, 2, |$|
@@ -314,7 +315,7 @@ def test_problems_are_found_in_whatever_text_they_were_written_into_for_training
     for seed in range(40):
         rng = np.random.default_rng(seed)
         problems = [mixture.problem(rng) for _ in range(10)]
-        text = write_in(piece(training_texts()[0], 1000, rng), problems, rng)
+        text = write_in(random_excerpt(training_texts()[0], 1000, rng), problems, rng)
         found = Counter(text[span.start : span.end] + ";" for span in spans_in(text, PATTERNS) if span.finished)
         assert found.keys() >= {problem for problem in problems if problem in text}
 

@@ -24,7 +24,7 @@ from abc_nb.problems.rules import Rule
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.experiment import LANGUAGE, Name
 from abc_nb.specs.language import language_models
-from abc_nb.specs.models import known, models_of, register_models
+from abc_nb.specs.models import model_table, models_of, register_models
 from abc_nb.specs.names import every_name, how_to_train, matching, parse, train_command
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.specs.spec import Spec, abc_of, spec
@@ -191,7 +191,7 @@ def test_a_registered_model_is_found_by_name_and_takes_no_other_models_name() ->
             with pytest.raises(InputError, match=f"'{name}' is the name of another model"):
                 register_models({name: replace(model, title="Yours")}, "mine")
     finally:
-        del known()["mine"]
+        del model_table()["mine"]
     assert parse("addition-mine") is None
 
 

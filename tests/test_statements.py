@@ -88,7 +88,7 @@ def test_a_model_that_is_not_certified_is_named_with_its_wrong_contexts(practise
 
 def made_here(name: str, right_at_6: int) -> None:
     """A run made here with the numbers of the shipped one, but for those of six digits."""
-    shipped = Results("quick", "shipped", [0]).one(name)
+    shipped = Results("quick", "shipped", [0]).first_run(name)
     rows = shipped.table("evaluation").assign(asked=1000)
     rows.loc[rows.length == 6, "correct"] = right_at_6
     record = store.record_of(shipped.spec, 0, shipped.facts, {"evaluation": rows})

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_nb.bias.base import CLOSED
-from abc_nb.bias.lines import Lines, on_lines
+from abc_nb.bias.lines import Lines, open_keys_of_lines
 from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS
 from abc_nb.problems.layouts import PAD
@@ -101,7 +101,7 @@ def test_a_sum_is_written_row_by_row_with_a_plus_before_each_number() -> None:
 def test_one_line_follows_the_numbers_cell_by_cell(digits: int, numbers: int, back: int) -> None:
     layout = Task("sum-of-many", 3).layout((digits, numbers))
     line = next(line for line in Lines.one_key_per_head(layout, 4, 1).lines if line.attention == "cross")
-    keys = on_lines([replace(line, offset=back)], layout, "cross", line.head + 1)
+    keys = open_keys_of_lines([replace(line, offset=back)], layout, "cross", line.head + 1)
     columns = layout.operands[0].columns
     for step in range(layout.target_length - 1):
         opened = keys.value[line.head, step, 0] > CLOSED

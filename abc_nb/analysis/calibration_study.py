@@ -19,7 +19,7 @@ from abc_nb.runs import store
 from abc_nb.runs.store import Run
 
 
-def made_from(run: Run) -> Run:
+def parent_run_of(run: Run) -> Run:
     """The run that a run was made from; InputError if there is none with these weights."""
     name, parent_spec, checksum = run.spec.name, run.spec.parent, run.facts["parent"]["weights"]
     for origin in store.ANYWHERE:
@@ -37,7 +37,7 @@ class CalibrationStudy:
 
     def __post_init__(self) -> None:
         if self.run.spec.practice:
-            object.__setattr__(self, "run", made_from(self.run))
+            object.__setattr__(self, "run", parent_run_of(self.run))
         if self.run.spec.calibration is None:
             raise InputError(f"{self.run.spec.name} has no calibrated bias: take an experiment such as addition-abc")
 
@@ -49,7 +49,7 @@ class CalibrationStudy:
     @cached_property
     def parent_run(self) -> Run:
         """The run that was calibrated, made here or shipped. InputError if it is not there."""
-        return made_from(self.run)
+        return parent_run_of(self.run)
 
     @cached_property
     def parent(self) -> Transformer:

@@ -78,7 +78,7 @@ def practice(
     empty for a run that has too many contexts to try.
     """
     certified, practised = rows(results, models, tasks).set_index(["experiment", "seed"]).certified, []
-    for run in results.existing([Name(task, model) for model in models for task in tasks]):
+    for run in results.existing_runs([Name(task, model) for model in models for task in tasks]):
         facts, after = run.facts["practice"], bool(certified.get((run.spec.name, run.seed), False))
         row = identity(run) | {fact.replace("_", " "): value for fact, value in facts.items()}
         row |= {"before": after and facts["rounds"] == 0, "after": after}

@@ -15,7 +15,7 @@ def accuracy(results: Results, models: Sequence[str]) -> pd.DataFrame:
 
     NaN where a size was not tested.
     """
-    rows = results.evaluation(results.there([Name("n-by-n", model) for model in models]))
+    rows = results.evaluation(results.with_results([Name("n-by-n", model) for model in models]))
     worst = rows.pivot_table(index="model", columns="length", values="accuracy", aggfunc="min")
     worst = (100 * worst).reindex(columns=[*FACTOR_DIGITS]).loc[[model for model in models if model in worst.index]]
     worst.insert(0, "seeds", rows.groupby("model").seed.nunique())

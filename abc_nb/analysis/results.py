@@ -81,14 +81,14 @@ class Results:
         """The finished runs of these experiments; InputError where one has none or, made here, lacks a seed."""
         runs = []
         for name in names:
-            existing = self.existing([name])
+            existing = self.existing_runs([name])
             missing = [seed for seed in self.seeds if seed not in {run.seed for run in existing}]
             if missing and (self.origin == "runs" or not existing):
                 raise InputError(self.lacks(name, missing[0]))
             runs += existing
         return runs
 
-    def one(self, name: str | Name) -> Run:
+    def first_run(self, name: str | Name) -> Run:
         """The first seed's run of an experiment; InputError if it is missing."""
         return self.first.runs([name])[0]
 
@@ -103,16 +103,16 @@ class Results:
             advice += store.advice_if_incomplete()
         return f"no results of {name}, seed {seed}, were {origin}: {advice}"
 
-    def existing(self, names: Sequence[str | Name]) -> list[Run]:
+    def existing_runs(self, names: Sequence[str | Name]) -> list[Run]:
         """Those runs of the experiments that are there."""
         origins = ANYWHERE if self.origin == "any" else (self.origin,)
         experiments = [spec(name, self.profile) for name in names]
         runs = [store.find(experiment, seed, origins) for experiment in experiments for seed in self.seeds]
         return [run for run in runs if run]
 
-    def there(self, names: Sequence[AnyName]) -> list[AnyName]:
+    def with_results(self, names: Sequence[AnyName]) -> list[AnyName]:
         """Those of the experiments that have a result."""
-        return [name for name in names if self.existing([name])]
+        return [name for name in names if self.existing_runs([name])]
 
     def evaluation(self, names: Sequence[str | Name]) -> pd.DataFrame:
         """Evaluation rows with task, model, base, and the run's last validation accuracy (a fraction)."""

@@ -28,7 +28,7 @@ def wiring(results: Results) -> pd.DataFrame:
     all of whose lines on digits the bias made by hand has, too, in whatever head or layer.
     """
     names = [f"{task}-abc-unpractised" for task in ARITHMETIC]
-    return pd.DataFrame([of_run(run) for run in results.existing(names)])
+    return pd.DataFrame([of_run(run) for run in results.existing_runs(names)])
 
 
 def of_run(run: Run) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def of_run(run: Run) -> dict[str, Any]:
 def mask_alone(results: Results) -> pd.DataFrame:
     """Percent right by length of models whose lines have values, once these are set to 0: a row a run."""
     rows = []
-    for run in results.existing([f"{task}-abc" for task in ARITHMETIC]):
+    for run in results.existing_runs([f"{task}-abc" for task in ARITHMETIC]):
         bias = run.bias()
         if run.weights and bias is not None and any(line.value for line in bias.lines):
             tests = evaluate(run.model().with_bias(as_mask(bias)), run.spec.sampler, MASK_TESTS)

@@ -150,18 +150,18 @@ class Lines(Bias):
         a cell of a table, the digits of its column and row and the cells above it that it needs. Tokens of the problem
         look at themselves.
         """
-        keys: list[LineKey] = [*keys_of(layout, 2), *LAST_TOKENS]
+        keys: list[LineKey] = [*problem_keys(layout, 2), *LAST_TOKENS]
         if layout.row_length:  # the token before the cell is the query's own, which needs no line
             keys = [("cross", answer_direction(layout, layout.operands[0]), "operand 1", 0)]
             if not layout.operands[0].by_rows:  # one that is written row by row says where both columns and rows end
                 keys.append(("cross", "by row", f"operand {len(layout.operands)}", 0))
             keys += [("self", "above", OUTPUT, columns + 1) for columns in layout.above]
-        return of_keys(keys, PROBLEM_ITSELF, heads, layers)
+        return lines_of_keys(keys, PROBLEM_ITSELF, heads, layers)
 
     @staticmethod
     def one_key_of_problem(layout: Layout, heads: int, layers: int) -> "Lines":
         """The same without the answer: the token written last is the query's own, which is enough for one layer."""
-        return of_keys(keys_of(layout, 2), PROBLEM_ITSELF, heads, layers)
+        return lines_of_keys(problem_keys(layout, 2), PROBLEM_ITSELF, heads, layers)
 
     def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
         """The lines of one attention; none for one that was not calibrated."""
@@ -178,7 +178,7 @@ class Lines(Bias):
         transparent = self.empty == "transparent" and len({line.head for line in lines}) < self.heads
         if transparent or self.floor is not None:
             return None
-        keys = on_lines(lines, layout, attention, self.heads)
+        keys = open_keys_of_lines(lines, layout, attention, self.heads)
         # Where slots hold the same key, the largest value stands in the first of them and the others are closed.
         first = (keys.index[:, :, None] == keys.index[:, None, :]).int().argmax(-1)  # (query, slots)
         closed = torch.full_like(keys.value, CLOSED)
@@ -191,7 +191,7 @@ class Lines(Bias):
     def dense(self, layout: Layout, attention: Attention, layer: int, heads: int = 0) -> Tensor:
         """The bias as a (head, query, key) matrix; its heads are its own, whatever `heads` says."""
         lines, keys = self.of(attention, layer), key_count(layout, attention)
-        matrix = on_lines(lines, layout, attention, self.heads).dense(keys)
+        matrix = open_keys_of_lines(lines, layout, attention, self.heads).dense(keys)
         matrix = matrix if self.floor is None else matrix.clamp(min=self.floor)
         if self.empty == "transparent":
             heads_with_lines = {line.head for line in lines}
@@ -204,7 +204,7 @@ PROBLEM_ITSELF: tuple[LineKey, ...] = (("source", "diagonal", PROBLEM, 0),)  # a
 LAST_TOKENS: tuple[LineKey, ...] = (("self", "diagonal", OUTPUT, 0), ("self", "diagonal", OUTPUT, -1))
 
 
-def keys_of(layout: Layout, places: int) -> list[LineKey]:
+def problem_keys(layout: Layout, places: int) -> list[LineKey]:
     """Keys of cross-attention: of each long operand this place and those below it, of a short one every digit."""
     keys: list[LineKey] = []
     for number, operand in enumerate(layout.operands, 1):
@@ -216,7 +216,7 @@ def keys_of(layout: Layout, places: int) -> list[LineKey]:
     return keys
 
 
-def of_keys(dealt_keys: Sequence[LineKey], common_keys: Sequence[LineKey], heads: int, layers: int) -> Lines:
+def lines_of_keys(dealt_keys: Sequence[LineKey], common_keys: Sequence[LineKey], heads: int, layers: int) -> Lines:
     """Lines of the value zero, the same in all layers: heads get the dealt keys in turn, and each all common ones."""
     count = max(heads, len(dealt_keys)) if dealt_keys else 0
     keys = [(number % heads, dealt_keys[number % len(dealt_keys)]) for number in range(count)]
@@ -231,12 +231,12 @@ def of_keys(dealt_keys: Sequence[LineKey], common_keys: Sequence[LineKey], heads
 
 def cells_of(line: Line, layout: Layout) -> tuple[Tensor, Tensor]:
     """Rows and columns of a line's cells in the matrix (query, key)."""
-    keys = on_lines([line], layout, line.attention, line.head + 1)
+    keys = open_keys_of_lines([line], layout, line.attention, line.head + 1)
     inside = keys.value[line.head, :, 0] > CLOSED
     return inside.nonzero()[:, 0], keys.index[inside, 0]
 
 
-def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:
+def open_keys_of_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:
     """Open keys of lines in a layout, a slot for each distinct line, in time and memory linear in its length."""
     steps, keys = query_count(layout, attention), key_count(layout, attention)
     by_name = {anchor.name: anchor for anchor in (*anchors(layout, attention), whole_matrix(keys))}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, causal_rows
-from abc_nb.bias.lines import OUTPUT, PROBLEM_ITSELF, Line, LineKey, Lines, keys_of, of_keys
+from abc_nb.bias.lines import OUTPUT, PROBLEM_ITSELF, Line, LineKey, Lines, lines_of_keys, problem_keys
 from abc_nb.bias.sequence import cyclic_positions, dense_bias, open_bias, token_count
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
@@ -50,10 +50,10 @@ class SpanLines(Bias):
         for pattern in patterns:
             layout = pattern.layout((1,) * len(pattern.short))
             sign = next(literal for literal in pattern.literals if literal)[0]
-            keys: list[LineKey] = [*keys_of(layout, 2), ("cross", "vertical", sign, 0)]
+            keys: list[LineKey] = [*problem_keys(layout, 2), ("cross", "vertical", sign, 0)]
             if len(keys) > heads:
                 raise InputError(f"{pattern.form} has {len(keys)} keys to deal to {heads} heads: take more heads")
-            lines.append(of_keys(keys, ITSELF, heads, layers))
+            lines.append(lines_of_keys(keys, ITSELF, heads, layers))
         return cls(heads, tuple(patterns), tuple(lines))
 
     def lines_of(self, pattern: Pattern) -> Lines:

@@ -90,7 +90,7 @@ PAPER = Calibration(layers="last", anchor="whole", kappa=(4.5, 0.87), empty="tra
 SCRIPT = replace(PAPER, script=True, floor=-1e6)
 
 
-def given(settings: Calibration | None) -> Calibration:
+def checked_settings(settings: Calibration | None) -> Calibration:
     """The settings, or this package's if there are none; InputError for anything else."""
     if not isinstance(settings, Calibration | None):
         raise InputError(f"{settings!r} is no calibration: give one, as in Calibration(share=0.3)")
@@ -110,7 +110,7 @@ def calibrate(
     Without a share or kappa lines that carry `SHARE` of their head's attention are kept.
     Raises InputError for a tensor of another shape, or one that is not finite.
     """
-    settings = given(settings) if layout else replace(given(settings or PAPER), anchor="whole")
+    settings = checked_settings(settings) if layout else replace(checked_settings(settings or PAPER), anchor="whole")
     attention = valid_means(attention, layout, name, settings, layer)
     runs = anchors(layout, name) if layout and settings.anchor == "operands" else [whole_matrix(attention.shape[2])]
     possible = candidates(runs, name, settings, attention.shape[1])

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines
-from abc_nb.calibration.calibrate import Calibration, calibrate, given, valid_means
+from abc_nb.calibration.calibrate import Calibration, calibrate, checked_settings, valid_means
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
-from abc_nb.training.evaluation import correct_digits, record
+from abc_nb.training.evaluation import correct_tokens, record
 
 Averages = Mapping[tuple[Attention, int], Tensor]  # (head, query, key) by attention and layer
 SHARES = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05)  # those that are tried, sparsest bias first
@@ -40,10 +40,10 @@ def calibrate_model(model: Transformer, batch: Batch, settings: Calibration | No
     Without a fixed share the sparsest bias is taken under which the model, as it is, still gets `keep` of its digits
     right; of all shares tried the lowest, if none does.
     """
-    settings = given(settings)
+    settings = checked_settings(settings)
 
     def skill(bias: Lines) -> float:
-        return correct_digits(model.with_bias(as_mask(bias)), batch).float().mean().item()
+        return correct_tokens(model.with_bias(as_mask(bias)), batch).float().mean().item()
 
     return sparsest(average_attention(model, batch, settings.source), batch.layout, settings, skill)
 
@@ -91,7 +91,7 @@ def bias_from_attention(averages: Averages, layout: Layout, settings: Calibratio
     `averages` are (head, query, key) by attention and layer, as in `{("cross", 0): ...}`; those that are not given have
     no line. Without a share or kappa, and for InputError, see `calibrate`.
     """
-    settings, heads, lines = given(settings), heads_of(averages), list[Line]()
+    settings, heads, lines = checked_settings(settings), heads_of(averages), list[Line]()
     last_layers = dict(sorted(averages))  # of each attention
     for name, layer in averages:
         origin = last_layers[name] if settings.layers == "last" else layer

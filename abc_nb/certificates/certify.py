@@ -86,7 +86,7 @@ class Result:
     margin: float = math.inf  # the smallest
     bound: float = 0.0  # the most that rounding can change a margin by
     left: float = math.inf  # the least that it leaves of one
-    examples: list[Context] = field(default_factory=list)  # some that are wrong
+    wrong_examples: list[Context] = field(default_factory=list)  # some that are wrong
     narrow: list[Context] = field(default_factory=list)  # some that are right by less than `NARROW_MARGIN`
 
     def add(self, block: Block, margin: np.ndarray, left: np.ndarray) -> None:
@@ -94,7 +94,7 @@ class Result:
         wrong = np.flatnonzero(~(margin > 0))
         self.contexts += len(margin)
         self.wrong += len(wrong)
-        self.examples += [block[row] for row in wrong[: WRONG_KEPT - len(self.examples)]]
+        self.wrong_examples += [block[row] for row in wrong[: WRONG_KEPT - len(self.wrong_examples)]]
         self.narrow += [block[row] for row in np.flatnonzero((margin > 0) & (margin < NARROW_MARGIN))[:NARROW_KEPT]]
         self.bound = max(self.bound, float((margin - left).max()))
         self.left = min(self.left, float(left.min()))
@@ -128,7 +128,7 @@ def certificate_of(model: Transformer, contexts: Contexts, results: list[Result]
     task = contexts.task
     wrong = sum(result.wrong for result in results)
     left, bound = min(result.left for result in results), max(result.bound for result in results)
-    examples = [(result.shape, context) for result in results for context in result.examples]
+    examples = [(result.shape, context) for result in results for context in result.wrong_examples]
     sums = exact_sums(model, contexts)
     return Certificate(
         task=task.name,
@@ -178,10 +178,10 @@ class Margins:
 def results_of(
     model: Transformer,
     contexts: Contexts,
-    enough: float = math.inf,
+    wrong_limit: float = math.inf,
     count: Callable[[int], object] = lambda _: None,
 ) -> list[Result]:
-    """The result of every shape, or of the first ones, until `enough` wrong contexts are kept.
+    """The result of every shape, or of the first ones, until `wrong_limit` wrong contexts are kept.
 
     `count` is told how many more contexts are settled. InputError where there are too many contexts, or numbers that
     are not finite.
@@ -205,8 +205,8 @@ def results_of(
                     result.add(untried, margin, left)
                     tried.add(shape, untried, left > 0)
                 count(len(block))
-                if wrong_kept + len(result.examples) >= enough:
+                if wrong_kept + len(result.wrong_examples) >= wrong_limit:
                     return results
-            wrong_kept += len(result.examples)
+            wrong_kept += len(result.wrong_examples)
             count(contexts.counts[shape] - result.contexts)
     return [result for result in results if result.contexts]

@@ -52,23 +52,23 @@ class Token(NamedTuple):
 class Node:
     """A state of layer `layer`, and what it is computed from; each key with the bias of every head, as bytes.
 
-    A state of the problem, which a decoder-only model has, looks at no `cross` keys.
+    A state of the problem, which a decoder-only model has, has no `cross_keys`.
     """
 
     layer: int
     before: "Node | Token"
     self_keys: "tuple[tuple[bytes, Node | Token], ...]"
-    cross: "tuple[tuple[bytes, Node | Token], ...]"
+    cross_keys: "tuple[tuple[bytes, Node | Token], ...]"
 
     @cached_property
     def leaves(self) -> frozenset[Leaf]:
         """The tokens that it depends on and that can vary."""
-        return self.before.leaves.union(*(key.leaves for _, key in (*self.self_keys, *self.cross)))
+        return self.before.leaves.union(*(key.leaves for _, key in (*self.self_keys, *self.cross_keys)))
 
     def renamed(self, names: Mapping[int, int]) -> "Node":
         """The same with other numbers for the places."""
         self_keys = tuple((bias, key.renamed(names)) for bias, key in self.self_keys)
-        cross = tuple((bias, key.renamed(names)) for bias, key in self.cross)
+        cross = tuple((bias, key.renamed(names)) for bias, key in self.cross_keys)
         return Node(self.layer, self.before.renamed(names), self_keys, cross)
 
 
@@ -193,7 +193,7 @@ class Contexts(ABC):
         """The operands of a problem that holds a context at a site, (1, places) each; None if none is known."""
         return None
 
-    def in_training(self, shapes: Iterable[Shape]) -> dict[Shape, list[Site]]:
+    def training_sites(self, shapes: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """The sites at which a problem of training is looked for, for each of these shapes; by default none."""
         return {shape: [] for shape in shapes}
 

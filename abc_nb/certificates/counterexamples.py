@@ -66,7 +66,7 @@ def answered_wrong(model: Transformer, sampler: Sampler, problems: Sequence[Cand
     return [examples[row] for row in sorted(examples)]
 
 
-def wrong_among(
+def wrong_candidates(
     model: Transformer, sampler: Sampler, operands: Sequence[Digits], width: Width, zeros: bool = False
 ) -> list[Candidate]:
     """Those of some problems of one width that a teacher-forced pass gets wrong."""

@@ -34,7 +34,7 @@ def fingerprints(root: Node | Token, columns: Mapping[Leaf, np.ndarray], count: 
         tokens = columns.get(root.leaf, np.full(count, root.leaf[1]))
         return scrambled(scrambled(tokens) + np.uint64(root.residue))
     state = fingerprints(root.before, columns, count, one_softmax)
-    for keys in [(*root.self_keys, *root.cross)] if one_softmax else [root.self_keys, root.cross]:
+    for keys in [(*root.self_keys, *root.cross_keys)] if one_softmax else [root.self_keys, root.cross_keys]:
         codes = [fingerprints(key, columns, count, one_softmax) for _, key in keys]
         state = scrambled(state + attended(np.array(codes), [bias for bias, _ in keys])) if keys else scrambled(state)
     return state

@@ -17,7 +17,7 @@ from abc_nb.problems.automaton import certified_automaton
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import EOS, SOS, Layout
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import Task, Width, single
+from abc_nb.problems.tasks import Task, Width, single_width
 
 
 class PlaceContexts(Contexts):
@@ -129,7 +129,7 @@ class PlaceContexts(Contexts):
             for zeros, (width, step) in product((False, True), self.shapes[shape]):
                 operands = self.problem(shape, context, (width, step), zeros)
                 if operands is not None:
-                    candidates.append(Candidate(width, operands, zeros and single(width) > self.narrowest))
+                    candidates.append(Candidate(width, operands, zeros and single_width(width) > self.narrowest))
                     break
         return candidates
 
@@ -146,7 +146,7 @@ class NumberContexts(PlaceContexts):
         residues = period(config.position)
         super().__init__(config, task, task.token, SOS, EOS)
         self.gap = 2 * self.radius * config.decoder_layers + self.automaton.settled() + 1 + residues
-        self.narrowest = single(task.width(1, sampler.regime))
+        self.narrowest = single_width(task.width(1, sampler.regime))
         self.widest = max(self.narrowest + residues - 1, 2 * self.gap)
         self.facts = {"arrangement": sampler.arrangement, "narrowest": self.narrowest}
         covered = f"the list has exactly W {task.unit}."
@@ -164,8 +164,8 @@ class NumberContexts(PlaceContexts):
 
     def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
         """All digits, and above them zeros where results alone can need a place; without zeros in front, no zeros."""
-        kinds: list[Kind] = ["any"] * (single(width) - self.task.grows)
-        if not zeros and single(width) > self.narrowest and self.task.pads:
+        kinds: list[Kind] = ["any"] * (single_width(width) - self.task.grows)
+        if not zeros and single_width(width) > self.narrowest and self.task.pads:
             kinds[-1] = "highest"
         return kinds + [(*range(self.task.rule.long_operands),)] * self.task.grows
 
@@ -180,9 +180,9 @@ class NumberContexts(PlaceContexts):
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         return shortest_first(model, self.sampler, self.candidates(wrong))
 
-    def in_training(self, shapes: Iterable[Shape]) -> dict[Shape, list[Site]]:
+    def training_sites(self, shapes: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """Lowest steps first. Training starts the index at any residue: then lower places may show a shape, too."""
-        sites = super().in_training(shapes)
+        sites = super().training_sites(shapes)
         for width, phase in product(self.sampler.widths, range(self.config.position.phases())):
             for step in range(self.layout(width).target_length):
                 shape = self.shape((width, step), phase)

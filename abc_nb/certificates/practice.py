@@ -32,7 +32,7 @@ from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.rounding import Unbounded
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
-from abc_nb.model.eight_bits import LARGEST_WEIGHT, OF_FEW, round_weights
+from abc_nb.model.eight_bits import LARGEST_OF_5_BITS, LARGEST_WEIGHT, round_weights
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.digits import is_below
 from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
@@ -42,7 +42,7 @@ from abc_nb.training.problems import ProblemLosses, loss_of, losses_in_parts, ph
 from abc_nb.training.recipe import Recipe, TrainingConfig, Validation
 
 CONTEXTS_A_STEP = 300_000  # of practice, at most: a model with more is neither rounded nor practised
-ENOUGH = 2_000  # wrong contexts, after which a search between rounds stops
+WRONG_LIMIT = 2_000  # wrong contexts, after which a search between rounds stops
 EXAMPLES = 100  # wrong contexts of a shape that a round practises
 QUICK = 4  # rounds, after which training is slower: else the last wrong contexts come and go
 PRACTISED_AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape
@@ -55,8 +55,8 @@ ContextsByShape = dict[Shape, dict[bytes, Context]]  # those of a shape by their
 class Trial(Protocol):
     """All contexts of a model: they are tried, and those that are wrong are practised."""
 
-    def search(self, enough: float, count: Callable[[int, int], object]) -> int:
-        """Try contexts until `enough` are wrong, keep those to practise, and return how many are wrong.
+    def search(self, wrong_limit: float, count: Callable[[int, int], object]) -> int:
+        """Try contexts until `wrong_limit` are wrong, keep those to practise, and return how many are wrong.
 
         `count` is told how many contexts were tried, of how many.
         """
@@ -113,7 +113,7 @@ def until_certified(
     while True:
         with rounded(model, largest):
             last = len(wrong) == len(recipes)
-            wrong.append(trial.search(ENOUGH if wrong and not last else math.inf, count))
+            wrong.append(trial.search(WRONG_LIMIT if wrong and not last else math.inf, count))
             certificates = trial.certificates() if last or not wrong[-1] else ()
         if last or (certificates and all(certificate.certified for certificate in certificates)):
             round_weights(model, largest)
@@ -140,7 +140,7 @@ class AllContexts:
         self.results: list[tuple[list[Result], float]] = []  # of each kind in the last search, and when it began
         self.poor: ContextsByShape = {}  # wrong or narrow
 
-    def search(self, enough: float, count: Callable[[int, int], object]) -> int:
+    def search(self, wrong_limit: float, count: Callable[[int, int], object]) -> int:
         tried, total = 0, sum(sum(contexts.counts.values()) for contexts in self.kinds)
 
         def add(contexts: int) -> None:
@@ -151,9 +151,9 @@ class AllContexts:
         self.results = []
         for contexts in self.kinds:
             start = time.perf_counter()
-            self.results.append((results_of(self.model, contexts, enough, add), start))
+            self.results.append((results_of(self.model, contexts, wrong_limit, add), start))
         results = [result for results, _ in self.results for result in results]
-        self.poor = {result.shape: poor_of(result) for result in results if result.examples or result.narrow}
+        self.poor = {result.shape: poor_of(result) for result in results if result.wrong_examples or result.narrow}
         return sum(result.wrong for result in results)
 
     def certificates(self) -> tuple[Certificate, ...]:
@@ -163,7 +163,7 @@ class AllContexts:
 
 def poor_of(result: Result) -> dict[bytes, Context]:
     """The contexts of a shape to practise, by their tokens: some that are wrong, and the narrow ones."""
-    return {context[0].tobytes(): context for context in (*result.examples[:EXAMPLES], *result.narrow)}
+    return {context[0].tobytes(): context for context in (*result.wrong_examples[:EXAMPLES], *result.narrow)}
 
 
 def loss_of_contexts(model: Transformer, shape: Shape, block: Block) -> Tensor:
@@ -193,7 +193,7 @@ class ProblemPractice(AllContexts):
 
     def add(self, poor: ContextsByShape) -> None:
         """Find one training problem for each context; those without one stand alone."""
-        sites = self.contexts.in_training(poor)
+        sites = self.contexts.training_sites(poor)
         for shape, contexts in poor.items():
             for tokens, context in contexts.items():
                 problem = self.problem(shape, context, sites[shape])
@@ -264,7 +264,7 @@ def practise(
     """
     contexts = contexts or contexts_to_practise(model, sampler, recipe, rounds)
     practice, problems = ProblemPractice(model, contexts, recipe, seed), ProblemLosses(model, sampler, recipe, seed)
-    largest = OF_FEW if model.config.norm == "none" else LARGEST_WEIGHT
+    largest = LARGEST_OF_5_BITS if model.config.norm == "none" else LARGEST_WEIGHT
 
     def validate() -> Validation:
         with rounded(model, largest):

@@ -204,8 +204,8 @@ class States:
         """
         layer, (before, before_rows, shared) = self.model.decoder.layers[node.layer - 1], self.used(node.before)
         crossed, norm = isinstance(layer, DecoderLayer), layer.self_residual.norm
-        keys = self.keys(layer.self_attention, node.self_keys if crossed else (*node.self_keys, *node.cross), norm)
-        cross_keys = self.keys(layer.cross_attention, node.cross, self.model.encoder_norm) if crossed else None
+        keys = self.keys(layer.self_attention, node.self_keys if crossed else (*node.self_keys, *node.cross_keys), norm)
+        cross_keys = self.keys(layer.cross_attention, node.cross_keys, self.model.encoder_norm) if crossed else None
         queries, query_errors = self.once(
             (layer, node.before), shared, lambda: self.query(layer.self_attention, norm, (before.states, before.errors))
         )

@@ -52,7 +52,7 @@ def exact_sums(model: Transformer, contexts: Contexts) -> Sums | None:
     """The sums of a model if float64 rounds none of them in any context, else None."""
     if model.config.norm != "none" or not isinstance(model.config.position, NoPosition):
         return None
-    if not all(sees_one(shape.root, model.decoder.alone) for shape in contexts.shapes):
+    if not all(sees_one(shape.root, model.decoder.decoder_only) for shape in contexts.shapes):
         return None
     sums = Sums(model)
     return sums if sums.units < COUNTED else None
@@ -62,7 +62,7 @@ def sees_one(root: Node | Token, together: bool) -> bool:
     """Whether no head sees two keys in any state of a tree; `together`: both attentions are under one softmax."""
     if isinstance(root, Token):
         return True
-    softmaxes = [(*root.self_keys, *root.cross)] if together else [root.self_keys, root.cross]
+    softmaxes = [(*root.self_keys, *root.cross_keys)] if together else [root.self_keys, root.cross_keys]
     counts = [sum(np.isfinite(np.frombuffer(bias, np.float32)).astype(int) for bias, _ in keys) for keys in softmaxes]
     parts = (root.before, *(key for keys in softmaxes for _, key in keys))
     return all(np.max(count) <= 1 for count in counts) and all(sees_one(part, together) for part in parts)

@@ -24,10 +24,10 @@ from math import prod
 import numpy as np
 
 from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias
-from abc_nb.bias.lines import Lines, anchors, on_lines
+from abc_nb.bias.lines import Lines, anchors, open_keys_of_lines
 from abc_nb.certificates.cells import Cells, Offset, ReadKey, Situation
 from abc_nb.certificates.contexts import Block, Case, Contexts, Leaf, Node, Shape, Site, Token, Wrong
-from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first, wrong_among
+from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first, wrong_candidates
 from abc_nb.certificates.reach import by_query, furthest, unbounded_error
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
@@ -61,7 +61,10 @@ class Steps:
                 raise unbounded_error("lines, where a head is open to every key")
             lines = bias.of(name, 0)
             followed = dict.fromkeys((line.direction, line.span, line.offset) for line in lines)
-            self.opened[name] = [*followed], by_query(on_lines(lines, self.layout, name, bias.heads), bias.heads)
+            self.opened[name] = (
+                [*followed],
+                by_query(open_keys_of_lines(lines, self.layout, name, bias.heads), bias.heads),
+            )
 
     def cell(self, step: int) -> WrittenCell:
         return WrittenCell(step // self.columns, step % self.columns, self.rows, self.columns)
@@ -265,5 +268,5 @@ class TableContexts(Contexts):
         candidates, rng = list[Candidate](), np.random.default_rng(0)
         for width in sorted(self.sampler.widths, key=str) if wrong else []:
             operands = self.sampler.draw(NO_POOL, DRAWN, width, rng)
-            candidates += wrong_among(model, self.sampler, operands, width, zeros=True)
+            candidates += wrong_candidates(model, self.sampler, operands, width, zeros=True)
         return shortest_first(model, self.sampler, candidates)

@@ -33,7 +33,7 @@ from abc_nb.model.positions import NoPosition, Rotary
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.notation import from_left
+from abc_nb.problems.notation import in_writing_order
 from abc_nb.problems.tasks import Width
 from abc_nb.problems.text import END, EQUALS, VOCABULARY, Pattern
 from abc_nb.training.evaluation import in_float64
@@ -105,7 +105,7 @@ class SpanContexts(PlaceContexts):
 
     def written(self, operands: Sequence[Digits]) -> list[str]:
         """The numbers of a problem as they are typed."""
-        numbers = (from_left(self.task.rule, number, digits[0]) for number, digits in enumerate(operands))
+        numbers = (in_writing_order(self.task.rule, number, digits[0]) for number, digits in enumerate(operands))
         return ["".join(map(str, digits)) for digits in numbers]
 
     def problems(self, wrong: Wrong) -> list[list[str]]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.bias.base import CLOSED, Bias, OpenKeys
-from abc_nb.bias.lines import Lines, of_keys
+from abc_nb.bias.lines import Lines, lines_of_keys
 from abc_nb.bias.text import ITSELF
 from abc_nb.certificates.contexts import Block, Node, Shape, Token
 from abc_nb.common.errors import InputError
@@ -75,7 +75,7 @@ class Answers(nn.Module):
         """InputError for a bias under which a second layer shows an answer's token more than the first does."""
         super().__init__()
         self.bias, self.characters = bias, alphabet(bias.patterns)
-        itself = {*of_keys((), ITSELF, bias.lines_of(bias.patterns[0]).heads, layers).lines}
+        itself = {*lines_of_keys((), ITSELF, bias.lines_of(bias.patterns[0]).heads, layers).lines}
         for lines in map(bias.lines_of, bias.patterns):
             inside = {line for line in lines.lines if line.attention != "cross" and line.layer < layers}
             if inside != itself or any(bias.same_as(layer) for layer in range(layers)):
@@ -105,8 +105,10 @@ class Answers(nn.Module):
     def contexts_of(self, shape: Shape, block: Block) -> AnswerBlock:
         """Contexts of one shape of `SpanContexts` of one layer: tokens of a problem see themselves alone there."""
         numbers = np.array([self.characters.index(sign) if sign in self.characters else -1 for sign in VOCABULARY])
-        bias = torch.tensor(np.stack([np.frombuffer(value, np.float32) for value, _ in shape.root.cross], 1))  # (H, K)
-        nodes = [shape.root.before, *(key for _, key in shape.root.cross)]
+        bias = torch.tensor(
+            np.stack([np.frombuffer(value, np.float32) for value, _ in shape.root.cross_keys], 1)
+        )  # (H, K)
+        nodes = [shape.root.before, *(key for _, key in shape.root.cross_keys)]
         before, *keys = (torch.from_numpy(numbers[tokens_at(node, shape, block.values)]) for node in nodes)
         bias = bias[:, None].expand(-1, len(block), -1)
         added = bias_of_characters(torch.stack(keys, 1), bias, len(self.characters))

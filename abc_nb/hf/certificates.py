@@ -124,7 +124,7 @@ class AllAnswers:
         self.weights = torch.full((len(self.contexts.right),), 1e-3, dtype=torch.float64)
         self.margins = torch.empty(len(self.contexts.right))  # those that the last search tried; the others are NaN
 
-    def search(self, enough: float, count: Callable[[int, int], object]) -> int:
+    def search(self, wrong_limit: float, count: Callable[[int, int], object]) -> int:
         """As `certificates.practice.Trial` has it; contexts that were poor in any search are tried first."""
         wrong, tried, order = 0, 0, (-self.weights).argsort(stable=True)
         self.weights /= 2
@@ -135,7 +135,7 @@ class AllAnswers:
                 self.weights[indices] += ~(margins > NARROW_IN_TEXT)
                 wrong, tried = wrong + int((~(margins > 0)).sum()), tried + len(indices)
                 count(tried, len(order))
-                if wrong >= enough:
+                if wrong >= wrong_limit:
                     break
         return wrong
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.sequence import token_count
-from abc_nb.calibration.calibrate import Calibration, given
+from abc_nb.calibration.calibrate import Calibration, checked_settings
 from abc_nb.calibration.calibrate_model import Calibrated, as_mask, sparsest
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attach import attached_or_zero
@@ -85,7 +85,7 @@ def calibrate_model(model: PreTrainedModel, batch: Batch, settings: Calibration 
             with handle.lent(bias=as_mask(bias), layout=batch.layout):
                 return correct_tokens(model, batch, handle).float().mean().item()
 
-        return sparsest(averages, batch.layout, given(settings), skill)
+        return sparsest(averages, batch.layout, checked_settings(settings), skill)
 
 
 def averaged_attention(

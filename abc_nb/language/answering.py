@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.text import END, EQUALS, Pattern, ProblemSpan, plainly, spans_in, text_tokens
+from abc_nb.problems.text import END, EQUALS, Pattern, ProblemSpan, spans_in, text_tokens, without_spaces
 from abc_nb.training.evaluation import in_float64
 from abc_nb.training.writer import Writer, check_memory
 
@@ -54,10 +54,10 @@ def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[Probl
     if not isinstance(text, str) or not text.strip():
         raise InputError("there is no text: give one, as in 'what is 12+34='")
     text = text.replace("\r\n", "\n")
-    with_equals = plainly(text + EQUALS, patterns)
+    with_equals = without_spaces(text + EQUALS, patterns)
     last = spans_in(with_equals, patterns)[-1:]
     is_problem = last and (last[0].end, last[0].answer_length) == (len(with_equals), 0)
-    text = with_equals if is_problem else plainly(text, patterns)
+    text = with_equals if is_problem else without_spaces(text, patterns)
     text_tokens(text)
     spans = spans_in(text, patterns)
     if spans and not spans[-1].finished and text[spans[-1].start :].isdigit():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import Attention
-from abc_nb.bias.lines import Lines, of_keys
+from abc_nb.bias.lines import Lines, lines_of_keys
 from abc_nb.bias.text import ITSELF, SpanLines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.calibrate_model import SHARES, sparsest
@@ -23,7 +23,7 @@ from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import CALIBRATION, generator
 from abc_nb.problems.text import END, EQUALS, Pattern, spans_in
 from abc_nb.training.evaluation import evaluating
-from abc_nb.training.writer import logits_of_texts, rows_of
+from abc_nb.training.writer import logits_of_texts, spans_of_rows
 
 FINER_SHARES = sorted({*SHARES, 0.17, 0.14, 0.12}, reverse=True)  # that are tried, a few more than elsewhere
 PROBLEMS, BATCH = 512, 64  # problems over which attention is averaged, so many at a time
@@ -44,7 +44,7 @@ def calibrate_pattern(model: Transformer, pattern: Pattern, settings: Calibratio
     """
     layers, texts = model.config.decoder_layers, problems(pattern, longest, seed)
     layout = replace(spans_in(texts[0], [pattern])[0].layout, target_length=len(texts[0].partition(EQUALS)[2]))
-    itself = of_keys((), ITSELF[:1], model.config.heads, layers).lines
+    itself = lines_of_keys((), ITSELF[:1], model.config.heads, layers).lines
 
     def completed(lines: Lines) -> Lines:
         return Lines(lines.heads, (*lines.lines, *itself), empty="closed")
@@ -75,7 +75,7 @@ def average_attention_of_answers(
     for first in range(0, len(texts), BATCH):
         batch, record = TextBatch.of([text.removesuffix(END) for text in texts[first : first + BATCH]]), Record()
         with evaluating(model) as device:
-            logits_of_texts(model, batch.tokens.to(device), rows_of(model, batch.texts), record=record)
+            logits_of_texts(model, batch.tokens.to(device), spans_of_rows(model, batch.texts), record=record)
         for (_, layer), weights in record.weights.items():
             total = weights[:, :, sources:].sum(0).cpu()
             parts: dict[Attention, Tensor] = {"cross": total[..., :sources], "self": total[..., sources:]}

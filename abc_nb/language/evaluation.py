@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from abc_nb.language.mixture import piece, solved, texts, typed_larger_first
+from abc_nb.language.mixture import random_excerpt, solved, texts, typed_larger_first
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.text import Pattern, spans_in, text_tokens
@@ -48,6 +48,6 @@ def is_right(model: Transformer, pattern: Pattern, operands: Sequence[str], rng:
     held_out, problem, text = texts()[1], solved(pattern, operands), ""
     start = TEXT_AROUND + 1
     while not any(span.start == start for span in spans_in(text, [pattern])):  # behind a sign it is no problem
-        text = piece(held_out, TEXT_AROUND, rng) + " " + problem + piece(held_out, TEXT_AROUND, rng)
+        text = random_excerpt(held_out, TEXT_AROUND, rng) + " " + problem + random_excerpt(held_out, TEXT_AROUND, rng)
     first, last = start + problem.index("="), TEXT_AROUND + len(problem)  # the tokens before an answer and its end
     return likeliest(model, text)[first:last].tolist() == text_tokens(text)[first + 1 : last + 1]

@@ -67,7 +67,7 @@ class Mixture:
         if self.text:
             count = int(rng.integers(self.problems + 1)) if self.patterns else 0
             problems = [self.problem(rng, again) for _ in range(count)]
-            return write_in(piece(text, self.characters, rng), problems, rng)
+            return write_in(random_excerpt(text, self.characters, rng), problems, rng)
         row = ""
         while len(row) < self.characters:
             row += self.problem(rng, again) + " "
@@ -142,7 +142,7 @@ def texts() -> tuple[str, str]:
     return "\n\n".join(runs), "\n\n".join(held_out)
 
 
-def piece(text: str, length: int, rng: np.random.Generator) -> str:
+def random_excerpt(text: str, length: int, rng: np.random.Generator) -> str:
     """So many characters from a random place."""
     start = int(rng.integers(len(text) - length + 1))
     return text[start : start + length]

@@ -22,7 +22,7 @@ from abc_nb.problems.text import ProblemSpan, spans_in, text_of, text_tokens
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.fit import LossOfStep, Progress, Report, Training
 from abc_nb.training.recipe import TrainingConfig, Validation
-from abc_nb.training.writer import logits_of_texts, rows_of
+from abc_nb.training.writer import logits_of_texts, spans_of_rows
 
 TEXTS = 64  # rows of held-out text
 MISSED = 256  # problems that are kept to be met again
@@ -30,7 +30,7 @@ MISSED = 256  # problems that are kept to be met again
 
 def token_losses(model: Transformer, batch: TextBatch) -> tuple[Tensor, Tensor]:
     """The cross-entropy of every token but the first, (rows, tokens - 1), in nats, and whether it was the likeliest."""
-    logits = logits_of_texts(model, batch.tokens[:, :-1], rows_of(model, [text[:-1] for text in batch.texts]))
+    logits = logits_of_texts(model, batch.tokens[:, :-1], spans_of_rows(model, [text[:-1] for text in batch.texts]))
     targets = batch.tokens[:, 1:]
     losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
     return losses.view(targets.shape), logits.argmax(-1) == targets
@@ -171,7 +171,7 @@ class TextPractice(AllContexts):
 
     def divergence(self, batch: TextBatch) -> Tensor:
         """How far predictions are from those before practice (Kullback-Leibler), the mean over text outside answers."""
-        inputs, rows = batch.tokens[:, :-1], rows_of(self.model, [text[:-1] for text in batch.texts])
+        inputs, rows = batch.tokens[:, :-1], spans_of_rows(self.model, [text[:-1] for text in batch.texts])
         now, before = (logits_of_texts(model, inputs, rows).log_softmax(-1) for model in (self.model, self.original))
         outside = torch.ones_like(inputs, dtype=torch.bool)
         for row, text in zip(outside, batch.texts, strict=True):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 EXPONENT = ".exponent"  # end of the name of the exponents of two that belong to a tensor
 LARGEST_WEIGHT = 127
-OF_FEW = 15  # for sums that are not to round: whole numbers of 5 bits
+LARGEST_OF_5_BITS = 15  # for sums that are not to round: whole numbers of 5 bits
 
 
 @torch.no_grad()

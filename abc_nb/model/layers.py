@@ -178,8 +178,8 @@ class Decoder(nn.ModuleList):
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        self.alone = config.kind == "decoder-only"
-        super().__init__((Layer if self.alone else DecoderLayer)(config) for _ in range(config.decoder_layers))
+        self.decoder_only = config.kind == "decoder-only"
+        super().__init__((Layer if self.decoder_only else DecoderLayer)(config) for _ in range(config.decoder_layers))
 
     @property
     def layers(self) -> list[Any]:
@@ -188,7 +188,7 @@ class Decoder(nn.ModuleList):
     def problem(self, memory: Tensor, frame: Frame) -> Iterator[KeysValues]:
         """Each layer's keys and values of the encoded problem `memory` (B, S, D)."""
         for number, layer in enumerate(self.layers):
-            if not self.alone:
+            if not self.decoder_only:
                 yield layer.cross_attention.keys_values(memory, frame.source)
                 continue
             keys_values, index = layer.keys_values(memory, frame.source), (frame.source, frame.source)

@@ -72,7 +72,7 @@ class Transformer(nn.Module):
 
         def layer_biases(layer: int) -> dict[str, Added]:
             cross, to_self = bias_of("cross", layer), bias_of("self", layer)
-            if not self.decoder.alone:
+            if not self.decoder.decoder_only:
                 return {"cross": cross, "self": to_self}
             return {"sequence": over_sequence(cross, to_self, layout.source_length), "source": bias_of("source", layer)}
 
@@ -110,7 +110,7 @@ class Transformer(nn.Module):
         """What greedy decoding needs: positions and biases, and keys and values of the source."""
         frame = self.frame(layout)
         cache = Cache([*self.decoder.problem(self.encode(source, frame), frame)])
-        if self.decoder.alone:
+        if self.decoder.decoder_only:
             cache.layers, cache.count = [*cache.problem], len(frame.source)
         return frame, cache
 

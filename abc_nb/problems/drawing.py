@@ -4,19 +4,19 @@ import numpy as np
 
 from abc_nb.problems.digits import Digits, distinct_digits, is_less, number_range, to_digits, varied_digits
 from abc_nb.problems.notation import stack
-from abc_nb.problems.tasks import Task, Width, pair, single
+from abc_nb.problems.tasks import Task, Width, single_width, width_pair
 
 
 def training_operands(task: Task, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
     """Independent numbers of `pool`, all of which fit, or random tokens; of tables random numbers of the size."""
     rule = task.rule
     if rule.whole and rule.whole.draw:
-        return [rule.whole.draw(count, single(width), rng)]
+        return [rule.whole.draw(count, single_width(width), rng)]
     if rule.stacked:
-        digits, numbers = pair(width)
+        digits, numbers = width_pair(width)
         return [stack(rule, varied_digits(task.base, count, numbers * digits, rng).reshape(count, numbers, digits))]
     if task.pads:
-        drawn = [to_digits(rng.choice(pool, count), task.base, single(width)) for _ in range(rule.long_operands)]
+        drawn = [to_digits(rng.choice(pool, count), task.base, single_width(width)) for _ in range(rule.long_operands)]
         return with_factor(task, drawn, rng)
     if task.two_numbers:
         return [varied_digits(task.base, count, places, rng) for places in task.operand_places(width)]
@@ -32,14 +32,14 @@ def operands_of_length(task: Task, length: Width, samples: int, width: Width, rn
     """
     rule = task.rule
     if rule.whole and rule.whole.draw:
-        return [np.unique(rule.whole.draw(samples, single(width), rng), axis=0)]
+        return [np.unique(rule.whole.draw(samples, single_width(width), rng), axis=0)]
     if rule.stacked:
-        digits, numbers = pair(width)
+        digits, numbers = width_pair(width)
         drawn = rng.integers(task.base, size=(samples, numbers, digits))
         drawn[:, :, -1] = rng.integers(1, task.base, size=(samples, numbers))
         return [stack(rule, drawn)]
     if rule.notation == "number":
-        lengths = pair(length)[: rule.long_operands + task.table]
+        lengths = width_pair(length)[: rule.long_operands + task.table]
         ranges = [number_range(digits, rule.counted_in or task.base) for digits in lengths]
         count = min(samples, *(high - low for low, high in ranges))
         sizes = zip(ranges, task.operand_places(width), strict=False)  # a factor is drawn later
@@ -47,7 +47,7 @@ def operands_of_length(task: Task, length: Width, samples: int, width: Width, rn
         return with_factor(task, long, rng)
     if task.table:
         return training_operands(task, np.empty(0), samples, width, rng)
-    alphabets, places = [input_.alphabet for input_ in rule.inputs[: rule.long_operands]], single(length)
+    alphabets, places = [input_.alphabet for input_ in rule.inputs[: rule.long_operands]], single_width(length)
     count = min(samples, *(len(alphabet) ** places for alphabet in alphabets))
     indices = (distinct_digits(0, len(alphabet) ** places, len(alphabet), places, count, rng) for alphabet in alphabets)
     long = [alphabet[index] for alphabet, index in zip(alphabets, indices, strict=True)]

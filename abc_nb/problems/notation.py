@@ -13,14 +13,14 @@ from abc_nb.problems.digits import DIGITS, Digits, is_less, written_number
 from abc_nb.problems.rules import Rule
 
 
-def from_left(rule: Rule, number: int, symbols: Sequence[Any]) -> Sequence[Any]:
+def in_writing_order(rule: Rule, number: int, symbols: Sequence[Any]) -> Sequence[Any]:
     """Symbols by place, in the order in which people write them; or symbols as they are written, by place."""
     return symbols if rule.inputs[number].from_left else symbols[::-1]
 
 
 def answer_text(rule: Rule, places: Sequence[str]) -> str:
     """An answer as people write it, from the symbols at its places."""
-    symbols = from_left(rule, 0, places)
+    symbols = in_writing_order(rule, 0, places)
     if rule.notation == "number":
         return written_number(symbols)
     return space(rule).join(symbols)
@@ -56,7 +56,7 @@ def read_problem(rule: Rule, text: str) -> list[Digits]:
         raise InputError(f"{'numbers' if numbers else 'operands'} in it: {len(parts)}, needed: {len(rule.inputs)}")
     if rule.short_digits and len(parts[-1]) > rule.short_digits:
         raise InputError(f"the second number has {len(parts[-1])} digits, which is more than {rule.short_digits}")
-    places = [from_left(rule, number, part) for number, part in enumerate(parts)]
+    places = [in_writing_order(rule, number, part) for number, part in enumerate(parts)]
     operands = [np.array([[rule.alphabet.index(symbol) for symbol in symbols]]) for symbols in places]
     if not all(np.isin(digits, input_.alphabet).all() for input_, digits in zip(rule.inputs, operands, strict=True)):
         raise InputError("a symbol stands where it cannot")
@@ -93,7 +93,7 @@ def read_list(rule: Rule, text: str) -> Digits:
         raise InputError(f"{unknown[0]!r} is no item")
     if not items:
         raise InputError("there is no item")
-    operand = np.array([[tokens[item] for item in from_left(rule, 0, items)]])
+    operand = np.array([[tokens[item] for item in in_writing_order(rule, 0, items)]])
     if rule.whole and not rule.whole.fits(operand):
         raise InputError("its operators and items do not make one list")
     return operand
@@ -134,7 +134,7 @@ def typed(rule: Rule, operands: Sequence[Digits], room: int | None) -> str:
         numbers = unstack(rule, operands[0])[0, ::-1, ::-1]
         texts = [[rule.vocabulary[token] for token in tokens] for tokens in numbers]
         return "+".join(map(written_number if room is None else "".join, texts))
-    places = [from_left(rule, number, digits[0]) for number, digits in enumerate(operands)]
+    places = [in_writing_order(rule, number, digits[0]) for number, digits in enumerate(operands)]
     if rule.notation != "number":
         return problem_text(rule, (typed_symbols(rule, tokens) for tokens in places))
     texts = [[rule.vocabulary[token] for token in tokens] for tokens in places]
@@ -155,6 +155,6 @@ def table_text(rule: Rule, first: Sequence[str], second: Sequence[str], rows: Se
     size = max(len(name) for row in rows for name in (*row, ""))
     sign = rule.sign.replace("*", "x") + " " if rule.notation == "number" else ""
     head = [*first, *[""] * (len(rows[0]) - len(first))]
-    texts = [" ".join(f"{name:>{size}}" for name in from_left(rule, 0, row)) for row in (head, *rows)]
+    texts = [" ".join(f"{name:>{size}}" for name in in_writing_order(rule, 0, row)) for row in (head, *rows)]
     starts = [" " * len(f"{sign}0 | "), *(f"{sign}{symbol} | " for symbol in second)]
     return "\n".join(start + text for start, text in zip(starts, texts, strict=False))

@@ -16,7 +16,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.problems import drawing
 from abc_nb.problems.digits import Digits, number_range
 from abc_nb.problems.layouts import Arrangement, Layout
-from abc_nb.problems.tasks import NUMBERS, PADDED, Regime, Task, Width, pair, single
+from abc_nb.problems.tasks import NUMBERS, PADDED, Regime, Task, Width, single_width, width_pair
 
 TRAIN, VALIDATION, TEST, SPLIT, PHASE, CALIBRATION, AGAIN = range(7)  # what a generator is for: part of its seed
 
@@ -78,7 +78,7 @@ class Sampler:
 
     @property
     def widest(self) -> Width:
-        return max(self.widths, key=pair)
+        return max(self.widths, key=width_pair)
 
     def numbers(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Training and validation numbers whose results fit the narrowest training width."""
@@ -104,7 +104,7 @@ class Sampler:
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         """The operands of so many problems, from numbers of `pool`: of unpadded ones, those that fill the width."""
         if self.regime == "unpadded" and self.task.pads:
-            low, high = number_range(single(width), self.task.base)
+            low, high = number_range(single_width(width), self.task.base)
             pool = pool[(pool >= low) & (pool < high)]
             if not len(pool):
                 raise InputError(f"no number of {width} digits in base {self.task.base} is left: take another regime")
@@ -141,7 +141,7 @@ class Sampler:
     def test_batch(self, length: Width, samples: int, seed: int) -> Batch:
         """The test set of `length`-digit operands; of two lengths for factors that lead to a table."""
         width = length if isinstance(length, tuple) else self.task.width(length, self.regime)
-        size = width if isinstance(width, tuple) else (single(length),)
+        size = width if isinstance(width, tuple) else (single_width(length),)
         operands = drawing.operands_of_length(self.task, length, samples, width, generator(seed, TEST, *size))
         return self.batch(operands, width)
 

@@ -159,7 +159,7 @@ class Task:
         if not self.pads or regime == "unpadded":
             lengths = range(2, TRAINED + 1) if self.pads else range(1, self.training_width + 1)
             return tuple(self.width(length, regime) for length in lengths)
-        narrowest = single(self.width(1, regime))
+        narrowest = single_width(self.width(1, regime))
         return tuple(range(narrowest, narrowest + (1 if regime in PADDED else count)))
 
     @property
@@ -199,16 +199,16 @@ class Task:
 
     def size(self, width: Width) -> tuple[int, int]:
         """Rows and columns of a table."""
-        places, rows = pair(width)
+        places, rows = width_pair(width)
         return rows, places + self.rule.wider(rows)
 
     def operand_places(self, width: Width) -> list[int]:
         """The columns that each operand takes in a problem of this width, as people write it."""
         if self.table:
             rows, columns = self.size(width)
-            along = {"place": pair(width)[0], "row": rows, "cell": rows * columns}
+            along = {"place": width_pair(width)[0], "row": rows, "cell": rows * columns}
             return [along[input_.along] for input_ in self.rule.inputs]
-        return [input_.digits or single(width) for input_ in self.rule.inputs]
+        return [input_.digits or single_width(width) for input_ in self.rule.inputs]
 
     def widen(self, operands: Sequence[Digits], width: Width) -> list[Digits]:
         """The same problems with zeros in front, up to the places that each operand takes at this width."""
@@ -228,7 +228,7 @@ class Task:
         if arrangement not in get_args(Arrangement):
             raise InputError(f"{arrangement!r} is no arrangement: choose one of {', '.join(get_args(Arrangement))}")
         if arrangement == "aligned" and self.pads and len(self.rule.inputs) == 2 and self.rule.short_digits < 2:
-            return binary_aligned(single(width), self.rule.sign)
+            return binary_aligned(single_width(width), self.rule.sign)
         layout = self.natural(width)
         if arrangement == "units-first":
             return replace(layout, operands=tuple(operand.reversed() for operand in layout.operands))
@@ -345,14 +345,14 @@ class Task:
         return self.write(self.answer(self.widen(operands, width))[0].tolist(), self.layout(width))
 
 
-def single(width: Width) -> int:
+def single_width(width: Width) -> int:
     """The columns of problems that have one width."""
     if isinstance(width, tuple):
         raise InputError(f"a size of {width} is not possible: all operands of this task have one length")
     return width
 
 
-def pair(width: Width) -> tuple[int, int]:
+def width_pair(width: Width) -> tuple[int, int]:
     """The sizes of problems that have two; one number stands for both."""
     return width if isinstance(width, tuple) else (width, width)
 

@@ -24,7 +24,8 @@ Everything else is no problem: behind a number, a sign or a bracket with a numbe
 without, stands a part of something longer. So `1 + 2+3=`, `20:4+5=`, `1 000+234=` and `-1+2=` hold none, and
 `1. 12+34=` and `Step 4 - 12+34=` hold `12+34=`.
 
-People also write spaces around signs, and thousands separators: `12 + 34 =`, `1,234+5=`. `plainly` takes these out.
+People also write spaces around signs, and thousands separators: `12 + 34 =`, `1,234+5=`. `without_spaces` removes
+them.
 """
 
 import re
@@ -39,7 +40,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.problems.before import Before
 from abc_nb.problems.digits import DIGITS, written_number
 from abc_nb.problems.layouts import Layout, in_a_row
-from abc_nb.problems.notation import from_left
+from abc_nb.problems.notation import in_writing_order
 from abc_nb.problems.tasks import Task
 
 EQUALS, END = "=", ";"
@@ -142,7 +143,7 @@ class Pattern:
         places = self.answer_places([*map(len, operands)])
         longest = places - self.task.grows
         padded = [digits if short else digits.zfill(places) for digits, short in zip(operands, self.short, strict=True)]
-        by_place = (from_left(self.task.rule, number, digits) for number, digits in enumerate(padded))
+        by_place = (in_writing_order(self.task.rule, number, digits) for number, digits in enumerate(padded))
         output = self.task.answer([np.array([[*map(int, digits)]]) for digits in by_place])[0].tolist()
         answer = "".join(map(str, output))
         return answer[:longest] + answer[longest:].rstrip("0")
@@ -183,7 +184,7 @@ class ProblemSpan:
         return self.pattern.layout(self.lengths)
 
 
-def plainly(text: str, patterns: Sequence[Pattern]) -> str:
+def without_spaces(text: str, patterns: Sequence[Pattern]) -> str:
     """The text in which problems are written as their patterns say, without spaces and thousands separators."""
     parts, end = list[str](), 0
     for span in spans_in(text, patterns, people=True):

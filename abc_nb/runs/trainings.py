@@ -111,7 +111,7 @@ def calibrate_lines(spec: Spec, model: Transformer, batch: Batch, settings: Cali
         return calibrate_model(model, batch, settings)
 
     def determines(bias: Lines) -> float:
-        return float(determined(contexts_of(spec.under(bias), spec.sampler)))
+        return float(determined(contexts_of(spec.config_under(bias), spec.sampler)))
 
     averages = average_attention(model, batch, settings.source)
     return sparsest(averages, batch.layout, settings, determines, (1.0, 0.7, *SHARES))

@@ -7,7 +7,7 @@ import pandas as pd
 
 from abc_nb.problems.catalogue import REGISTRY
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.models import known
+from abc_nb.specs.models import model_table
 
 
 def model_title(name: str) -> str:
@@ -21,7 +21,7 @@ def model_titles(names: Iterable[str]) -> dict[str, str]:
     Decoder-only models, and baselines trained at three widths, say so where the others are shown, too.
     """
     titles = {name: name for name in names}
-    table = known(tables=True) | known()
+    table = model_table(tables=True) | model_table()
     models = {name: table[name] for name in titles if name in table}
     two_kinds = len({model.kind for model in models.values()}) > 1
     for name, model in models.items():

@@ -118,9 +118,9 @@ class BaseSpec:
         """The untrained model; its initial weights follow from the seed. `bias` replaces the configured one."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return Transformer(self.under(bias), len(self.vocabulary))
+            return Transformer(self.config_under(bias), len(self.vocabulary))
 
-    def under(self, bias: Bias | None) -> ModelConfig:
+    def config_under(self, bias: Bias | None) -> ModelConfig:
         """The model's configuration; `bias` replaces the configured one."""
         return self.model if bias is None else replace(self.model, bias=bias)
 

@@ -186,15 +186,15 @@ def register_models(rows: Models, program: str = PROGRAM, tables: bool = False) 
     """Add models that a program knows, as the audit's; InputError for a name that another model has."""
     models = {name: replace(model, program=program) for name, model in rows.items()}
     for name, model in models.items():
-        if known(tables).get(name, model) != model:
+        if model_table(tables).get(name, model) != model:
             raise InputError(f"{name!r} is the name of another model: choose another name")
-    known(tables).update(models)
+    model_table(tables).update(models)
 
 
-def known(tables: bool = False) -> Models:
+def model_table(tables: bool = False) -> Models:
     """All models by name: of tasks whose output is a table, or of those whose output is a row."""
     return _known[tables]
 
 
 def models_of(task: Task) -> Models:
-    return known(task.table)
+    return model_table(task.table)

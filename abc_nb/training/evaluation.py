@@ -54,7 +54,7 @@ def evaluating(model: nn.Module) -> Iterator[torch.device]:
             module.training = training
 
 
-def correct_digits(model: Transformer, batch: Batch, first: int | None = None) -> Tensor:
+def correct_tokens(model: Transformer, batch: Batch, first: int | None = None) -> Tensor:
     """Which output tokens, all or the `first` ones, a teacher-forced pass gets right: booleans (batch, tokens)."""
     correct = []
     with evaluating(model) as device:
@@ -68,9 +68,9 @@ def exact_match(model: Transformer, batch: Batch) -> Tensor:
     """Which problems are answered without a wrong token: booleans (batch,)."""
     hopeless, correct = False, []  # after a part without a right one, first tokens alone, unless these are right
     for part in batch_parts(batch):
-        part_correct = correct_digits(model, part, FIRST_TOKENS if hopeless else None).all(1)
+        part_correct = correct_tokens(model, part, FIRST_TOKENS if hopeless else None).all(1)
         if hopeless and part_correct.any():
-            part_correct = correct_digits(model, part).all(1)
+            part_correct = correct_tokens(model, part).all(1)
         hopeless = not part_correct.any()
         correct.append(part_correct)
     return torch.cat(correct)

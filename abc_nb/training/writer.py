@@ -81,7 +81,7 @@ def likeliest(model: Transformer, text: str) -> Tensor:
     return torch.cat([logits.argmax(-1).cpu() for logits in parts])
 
 
-def rows_of(model: Transformer, texts: Sequence[str]) -> list[Spans]:
+def spans_of_rows(model: Transformer, texts: Sequence[str]) -> list[Spans]:
     """The problems in rows of text that the model's bias is about."""
     return [model.config.bias.spans(text) for text in texts]
 
