@@ -11,6 +11,10 @@ How a call travels through the package:
     teach           problems.rules.Rule -> Task -> Spec -> train -> practise -> Taught; nothing is stored
 
 What users need is listed in `__init__.pyi`, and imported when it is first used, so that `import abc_nb` takes no time.
+
+To read the package in an afternoon, begin with problems/rules.py and layouts.py, bias/lines.py, model/attention.py and
+layers.py, training/fit.py, certificates/reach.py and certify.py. References such as "v4 C.4" are to sections of the
+versions of the paper (docs/readings.md).
 """
 
 import ast
@@ -32,4 +36,9 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"abc_nb has no {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    try:
+        return getattr(import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        from abc_nb.common.errors import InputError
+
+        raise InputError(f"{name} needs {error.name}: pip install 'abc-nb[notebooks]'") from None

@@ -51,7 +51,9 @@ def numbers(kind: str, text: str) -> list[int]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         span = range(whole_number(kind, first), whole_number(kind, last if dash else first) + 1)
-        if not 0 < len(span) <= MOST_NUMBERS - len(values):
+        if not span:
+            raise argparse.ArgumentTypeError(f"cannot read {part!r}: give the smaller number first, as in 0-4")
+        if not len(span) <= MOST_NUMBERS - len(values):
             advice = f"give at most {MOST_NUMBERS:,} whole numbers, as in 0,1,2 or 0-4"
             raise argparse.ArgumentTypeError(f"cannot read {text!r}: {advice}")
         values |= dict.fromkeys(span)

@@ -99,7 +99,8 @@ def teach(rule: Rule, seed: int = 0, steps: int = 1000, rounds: int = 9, by_hand
     minutes. There are at most so many `steps` of training and `rounds` of practice. The certificate says whether that
     was enough. InputError for a rule that can have no certificate, or whose lines could not be read.
     """
-    if not isinstance(rule, Rule) or min(seed, steps - 1, rounds) < 0:
+    numbers = (seed, steps, rounds)
+    if not isinstance(rule, Rule) or not all(isinstance(n, int) for n in numbers) or min(seed, steps - 1, rounds) < 0:
         raise InputError("give a Rule, a seed from 0 on, a step of training or more, and no round of practice or more")
     spec = spec_of(rule)
     if not by_hand:

@@ -222,15 +222,17 @@ def test_how_much_a_result_grows_follows_from_the_rule(name: str, base: int) -> 
 
 
 def test_a_readers_rule_is_data_and_stands_in_a_text() -> None:
-    """Known by its name to nobody, it is told apart from one that is; only registered ones are read back from data."""
+    """Another rule of a registered name would be given that task's runs, and is refused."""
 
     def double(carry: Any, digit: Any) -> tuple[Any, Any]:
         return (2 * digit + carry) % 10, (2 * digit + carry) // 10
 
-    task, known = Task.of(Rule("addition", double, (Input("place", 10),))), Task("addition")
-    assert task != known and task.grows == 1 and task.right_answer("789") == "1578" and task.example == "012"
-    assert to_data(task) == to_data(known) == {"type": "Task", "name": "addition", "base": 10}
-    assert from_data(to_data(known), (Task,)) == known
+    task, addition = Task.of(Rule("double", double, (Input("place", 10),))), Task("addition")
+    assert task.grows == 1 and task.right_answer("789") == "1578" and task.example == "012"
+    assert to_data(task) == {"type": "Task", "name": "double", "base": 10}
+    assert from_data(to_data(addition), (Task,)) == addition == Task.of(addition.rule)
+    with pytest.raises(InputError, match="addition is the name of a task of this package"):
+        Task.of(Rule("addition", double, (Input("place", 10),)))
     assert pickle.loads(pickle.dumps(Task.of(RULE_110))).rule.name == "my-110"
     pattern = Pattern(task, "double({a})=")
     (span,) = spans_in("double(789)=", [pattern])

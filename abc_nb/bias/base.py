@@ -18,14 +18,19 @@ from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.text import Pattern, ProblemSpan, spans_in
 
-Attention = Literal["self", "cross", "source"]  # outputs to outputs, outputs to the problem, the problem to itself
+# Outputs to outputs, outputs to the problem, and the problem to itself. In a decoder-only model "self" and "cross" are
+# two parts of one attention, under one softmax.
+Attention = Literal["self", "cross", "source"]
 ENCODER_DECODER: tuple[Attention, ...] = ("self", "cross")  # the attentions of an encoder-decoder
 CLOSED = float("-inf")
 
 
 @dataclass(frozen=True)
 class OpenKeys:
-    """The open keys of each query; closed slots are at minus infinity. Attention wants each key in one slot alone."""
+    """The open keys of each query; closed slots are at minus infinity.
+
+    A key may stand in several slots of a query: attention sees it once, with the largest of their values.
+    """
 
     index: Tensor  # (query, slots), integer: the keys, the same for all heads
     value: Tensor  # (heads or 1, query, slots), added to the logits
@@ -34,6 +39,12 @@ class OpenKeys:
         """The same as a matrix (heads or 1, query, keys); of a key in several slots the largest value counts."""
         matrix = self.value.new_full((*self.value.shape[:2], keys), CLOSED)
         return matrix.scatter_reduce(2, self.index.expand_as(self.value), self.value, "amax")
+
+    def distinct(self) -> "OpenKeys":
+        """The same with each key in one slot: its largest value stands in the first one, and the others are closed."""
+        first = (self.index[:, :, None] == self.index[:, None, :]).int().argmax(-1)  # (query, slots)
+        closed = torch.full_like(self.value, CLOSED)
+        return OpenKeys(self.index, closed.scatter_reduce(2, first.expand_as(closed), self.value, "amax"))
 
     def few(self, keys: int) -> bool:
         """Whether gathering is faster than the dense matrix (measured: from three keys a slot on)."""

@@ -44,6 +44,9 @@ class Line:
     offset: int  # columns to the right of the aligned key
     value: float
 
+    def __post_init__(self) -> None:
+        check_fields(self, layer=0, head=0)
+
 
 @dataclass(frozen=True)
 class Anchor:
@@ -136,7 +139,7 @@ class Lines(Bias):
     empty: Literal["transparent", "closed"] = "transparent"
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, heads=1)
         if not all(0 <= line.head < self.heads for line in self.lines):
             raise InputError(f"a line belongs to a head that is not there: heads are numbered 0 to {self.heads - 1}")
 
@@ -178,11 +181,7 @@ class Lines(Bias):
         transparent = self.empty == "transparent" and len({line.head for line in lines}) < self.heads
         if transparent or self.floor is not None:
             return None
-        keys = open_keys_of_lines(lines, layout, attention, self.heads)
-        # Where slots hold the same key, the largest value stands in the first of them and the others are closed.
-        first = (keys.index[:, :, None] == keys.index[:, None, :]).int().argmax(-1)  # (query, slots)
-        closed = torch.full_like(keys.value, CLOSED)
-        return OpenKeys(keys.index, closed.scatter_reduce(2, first.expand_as(closed), keys.value, "amax"))
+        return open_keys_of_lines(lines, layout, attention, self.heads).distinct()
 
     def covers(self, layout: Layout, attention: Attention, layer: int) -> Tensor:
         """Which cells lie on lines, of a transparent head all: booleans (head, query, key)."""

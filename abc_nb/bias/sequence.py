@@ -56,10 +56,14 @@ def over_sequence(cross: Added, to_self: Added, sources: int) -> Tensor | OpenKe
 
 
 def as_matrix(bias: Added, queries: int, keys: int) -> Tensor:
-    """The same as (heads or 1, query, key)."""
+    """The same as (heads or 1, query, key); InputError for a matrix of another size, or one with NaN."""
     if bias is None:
         return torch.zeros(1, queries, keys)
-    return bias.dense(keys) if isinstance(bias, OpenKeys) else bias
+    matrix = bias.dense(keys) if isinstance(bias, OpenKeys) else bias
+    if matrix.shape[1:] != (queries, keys) or matrix.isnan().any():
+        size = f"(heads or 1, {queries}, {keys})"
+        raise InputError(f"the bias of this layout is a matrix {size} without NaN, not {tuple(matrix.shape)} as here")
+    return matrix
 
 
 def along_keys(*biases: Tensor) -> Tensor:
@@ -80,7 +84,9 @@ def cyclic_positions(layout: Layout, period: int) -> Tensor:
 
     A digit of place `p`, counted from the units, has the index `p` modulo the period in operands and answer alike.
     """
-    if not isinstance(layout, Layout) or not isinstance(period, int) or period < 1:
-        raise InputError(f"give a Layout and a period of 1 or more, not {layout!r} and {period!r}")
+    if not isinstance(layout, Layout):
+        raise InputError(f"cyclic positions need a Layout, not {layout!r}")
+    if not isinstance(period, int) or period < 1:
+        raise InputError(f"a period of {period!r} is not possible: give a whole number from 1 on")
     source = torch.from_numpy(layout.source_index("place"))
     return torch.cat([source, torch.arange(layout.target_length)]) % period

@@ -66,7 +66,7 @@ class Transformer(nn.Module):
         def bias_of(attention: Attention, layer: int) -> Added:
             keys = None if dense or config.position.adds_logits else config.bias.open_keys(layout, attention, layer)
             if keys is not None and keys.few(key_count(layout, attention)):
-                return keys.to(device)
+                return keys.distinct().to(device)
             matrix = config.bias.dense(layout, attention, layer, config.heads)
             return None if matrix is None else matrix.to(device)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,8 @@ def known_as(name: str, bases: Sequence[int] = range(2, 17), program: str = PROG
     """Make a rule known by its name, so that experiments can be called by it."""
 
     def register(make: Make) -> Make:
-        REGISTRY[name] = Family(make, bases, program)
-        return make
+        REGISTRY[name] = Family(cache(make), bases, program)  # the same rule at every call
+        return REGISTRY[name].make
 
     return register
 

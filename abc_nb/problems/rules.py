@@ -122,6 +122,8 @@ class Rule:
     lengths: str = "operands of any lengths"  # that a certificate of tables covers
 
     def __post_init__(self) -> None:
+        if not isinstance(self.inputs, tuple) or not all(isinstance(input_, Input) for input_ in self.inputs):
+            raise InputError(f"the inputs of {self.name} are a tuple of Input, not {self.inputs!r}")
         object.__setattr__(self, "title", self.title or self.name)
         self.check_tokens()
         kinds, places = [input_.along for input_ in self.inputs], ["place"] * self.long_operands
@@ -166,16 +168,21 @@ class Rule:
             raise InputError(f"{self.name} has {len(tokens):,} tokens, and {MOST_TOKENS:,} at most are possible")
         usable = {*range(self.base), *range(self.base + len(SYMBOLS), len(tokens) + 1)}  # the others are symbols
         for input_ in self.inputs:
-            if (input_.along == "all") != (input_.digits > 0) or not len(input_.alphabet):
+            if input_.along not in get_args(Along):
+                directions = ", ".join(get_args(Along))
+                raise InputError(f"an operand of {self.name} runs along one of {directions}, not {input_.along!r}")
+            if not isinstance(input_.tokens, int | tuple) or not len(input_.alphabet):
+                raise InputError(f"an operand of {self.name} has tokens: give a number from 1 on, or a tuple of tokens")
+            if (input_.along == "all") != (input_.digits > 0):
                 raise InputError(
-                    f"an operand of {self.name} has tokens, and digits if it is one for all outputs, only then"
+                    f'an operand of {self.name} has tokens, and digits if it runs along "all", and only then'
                 )
             if not usable.issuperset(input_.alphabet.tolist()):
                 raise InputError(f"an operand of {self.name} has tokens that are not in its alphabet of {self.base}")
             if numbers and (input_.from_left or (input_.along != "cell" and len(input_.alphabet) < self.base)):
                 raise InputError(
-                    f'the numbers of {self.name} have all its digits and are read from the right: choose "items" or '
-                    '"symbols" as its notation for others'
+                    f"the numbers of {self.name} have all its digits and are read from the right: give "
+                    'notation="items" or notation="symbols" for other operands'
                 )
 
     def check_step(self) -> None:

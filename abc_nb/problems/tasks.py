@@ -45,21 +45,24 @@ class Task:
             raise InputError(f"unknown task {self.name!r}: choose one of {', '.join(REGISTRY)}")
         bases = family.bases
         base = self.base or (10 if 10 in bases else bases[0])
-        if base not in bases:
+        if not isinstance(base, int) or base not in bases:
             title, possible = family.make(bases[0]).title, " to ".join(map(str, sorted({bases[0], bases[-1]})))
             raise InputError(f"base {base} is not possible: {title} is written in base {possible}")
         object.__setattr__(self, "base", base)
 
     @property
     def rule(self) -> Rule:
-        return self.unregistered or registered_rule(self.name, self.base)
+        return self.unregistered or REGISTRY[self.name].make(self.base)
 
     @classmethod
     def of(cls, rule: Rule) -> "Task":
-        """A reader's task, which need not be registered; InputError for the name of one that has other bases."""
-        if rule.name in REGISTRY and rule.base not in REGISTRY[rule.name].bases:
+        """The task of a rule, which need not be registered; InputError for another rule of a registered name."""
+        family = REGISTRY.get(rule.name)
+        if family is None:
+            return cls(rule.name, rule.base, rule)
+        if rule.base not in family.bases or rule is not family.make(rule.base):
             raise InputError(f"{rule.name} is the name of a task of this package: give the rule another one")
-        return cls(rule.name, rule.base, rule)
+        return cls(rule.name, rule.base)
 
     def __reduce__(self) -> "tuple[type[Task], tuple[object, ...]]":
         return type(self), (self.name, self.base, self.unregistered)
@@ -299,6 +302,8 @@ class Task:
 
     def read(self, text: str) -> list[Digits]:
         """The operands of a typed problem, (1, places) each, with the zeros that are typed; InputError for others."""
+        if not isinstance(text, str):
+            raise InputError(f"{text!r} is no problem: give text, as in {self.example!r}")
         try:
             return notation.read_problem(self.rule, text.strip())
         except InputError as reason:
@@ -355,9 +360,3 @@ def single_width(width: Width) -> int:
 def width_pair(width: Width) -> tuple[int, int]:
     """The sizes of problems that have two; one number stands for both."""
     return width if isinstance(width, tuple) else (width, width)
-
-
-@lru_cache(maxsize=256)
-def registered_rule(name: str, base: int) -> Rule:
-    """The rule of a registered task, the same object at every call."""
-    return REGISTRY[name].make(base)

@@ -137,15 +137,15 @@ def changed(value: Configuration, prefix: str, changes: Sequence[str]) -> Config
     """A configuration with the changes of its own fields; InputError for a change that is not possible."""
     inner = within(prefix, changes) if prefix else [change for change in changes if "." not in change.partition("=")[0]]
     names = [field.name for field in fields(value) if field.compare]  # type: ignore[arg-type]
+    values, kind = dict[str, Any](), cast(Any, type(value))
     for change in inner:
         name, sign, text = change.partition("=")
         if not sign or name not in names:
             typed = f"{prefix}.{change}".removeprefix(".")
             raise InputError(f"cannot set {typed!r}: give FIELD=VALUE, where a field is one of {', '.join(names)}")
-        new, kind = value_of(text), cast(Any, type(value))
-        new = float(new) if hints(kind)[name] is float and type(new) is int else new  # 0 is 0.0: one digest
-        value = replace(value, **{name: new})  # type: ignore[type-var]
-    return value
+        new = value_of(text)
+        values[name] = float(new) if hints(kind)[name] is float and type(new) is int else new  # 0 is 0.0: one digest
+    return replace(value, **values)  # type: ignore[type-var]
 
 
 def value_of(text: str) -> Any:

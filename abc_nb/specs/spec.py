@@ -94,10 +94,10 @@ def spec(name: str | Name, profile: str = "quick", changes: Sequence[str] = ()) 
 
     Changes are of fields, as in `training.steps=3200`, and give another run.
     """
-    if profile not in PROFILES:
+    if not isinstance(profile, str) or profile not in PROFILES:
         raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
-    if isinstance(changes, str):
-        raise InputError(f"changes are a list, as in [{changes!r}]")
+    if not isinstance(changes, list | tuple) or not all(isinstance(change, str) for change in changes):
+        raise InputError(f"changes are a list of texts, as in ['training.steps=3200'], not {changes!r}")
     identity = name if isinstance(name, Name) else parse(str(name))
     if identity is None or not is_there(identity):
         near = difflib.get_close_matches(str(name), map(str, every_name()), 3)
@@ -128,6 +128,10 @@ def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec
             raise InputError(f"cannot set {change!r}: {identity} has no part {part!r}")
         if (part in FROM_A_PARENT and not has_parent) or part == "practice":
             raise InputError(f"cannot set {change!r}: {identity} is not made from another model in this way")
+        if change in ("parent=null", "calibration=null"):
+            raise InputError(f"cannot set {change!r}: {identity} is made from another model")
+        if model.calibration is not None and change.partition("=")[0].startswith("model.bias"):
+            raise InputError(f"cannot set {change!r}: the bias of {identity} is read out of another model")
     spec = specify_task(task, identity.model, profile, changes)
     if has_parent:
         fields = {name: getattr(model, name) for name in FROM_A_PARENT}
@@ -170,7 +174,9 @@ def practised_spec(identity: Name, model: Model, profile: str, changes: tuple[st
         accept=0.0,
         tests=tests(model, parent.sampler, parent.model, profile),
     )
-    return changed(spec, "", practice_changes)
+    practised = changed(spec, "", practice_changes)
+    check_fields(practised, practice=1)  # without a round it is the model before practice, which has a name
+    return practised
 
 
 def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:

@@ -63,7 +63,7 @@ class TrainingConfig:
 
     def schedule(self, history: Sequence[Validation]) -> Schedule:
         """When the rate falls: once the task is learned, or after `hold` steps; ten times as many steps are the end."""
-        learned_at = [int(row["step"]) for row in history if row["accuracy"] >= self.learned]
+        learned_at = [int(row["step"]) for row in history if row.get("accuracy", 0.0) >= self.learned]
         fall = min([*learned_at, self.hold])
         return Schedule(fall, min(10 * fall, self.steps))
 
