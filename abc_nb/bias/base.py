@@ -133,7 +133,7 @@ class Bias:
         raise InputError(f"{type(self).__name__} is no bias of text: it knows no problems as {pattern.form}")
 
     def same_as(self, layer: int) -> int:
-        """The first of the layers up to this one that follow each other and have the same bias in a text."""
+        """The lowest layer whose bias in a text is that of this layer, and of all layers between."""
         return layer
 
 

@@ -50,14 +50,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Anchor:
-    """A run of keys that lines follow in one layout: columns `first` to `last`, offset 0 of step 0 at `origin`."""
+    """The columns `first` to `last`, which lines can follow. In step 0 a line of offset 0 is at column `origin`."""
 
     name: str
     first: int
     last: int
     origin: int
     stride: int = 1
-    along: tuple[Direction, ...] = ("vertical",)  # of lines that mean the same at any length; others are absolute
+    along: tuple[Direction, ...] = ("vertical",)  # directions of lines that exist at every length
     row_length: int | None = None  # columns of the table that queries write, if they write one
     by_rows: bool = False  # whether it has a row of keys for each row of that table, as long as that
     from_left: bool = False  # whether its first place is its leftmost

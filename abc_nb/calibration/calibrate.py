@@ -107,7 +107,7 @@ def calibrate(
     """Lines of one averaged `attention` (head, query, key); query `i` predicts output `i`.
 
     `layout` says where the operands sit; without one, lines run over the whole matrix, by default as in `PAPER`.
-    Without a share or kappa lines that carry `SHARE` of their head's attention are kept.
+    With a layout, and settings without a share or kappa, lines that carry `SHARE` of their head's attention are kept.
     Raises InputError for a tensor of another shape, or one that is not finite.
     """
     settings = checked_settings(settings) if layout else replace(checked_settings(settings or PAPER), anchor="whole")

@@ -1,7 +1,7 @@
 """Certificates: a proof that a model is right on every problem of every length, or what it gets wrong.
 
-For example, Parity writes after each bit whether the number of ones so far is odd, and under ABS's window a step of two
-layers depends on its own bit, the bit before and the last three outputs. A `Site` is a step in problems of one width. All
+For example, Parity writes after each bit whether the number of ones so far is odd. Under ABS's window, in two layers, a
+step depends on its own bit, the bit before and the last three outputs. A `Site` is a step in problems of one width. All
 sites in the middle have one `Shape`, whose leaves are these five tokens. The 16 ways in which they can occur are its
 contexts, kept together in a `Block` with the token that is right in each. In each context a model has a margin, by how
 much the logit of the right token leads. With the shapes at both ends there are 54 contexts.

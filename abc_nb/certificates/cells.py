@@ -1,10 +1,10 @@
 """Which cells of tables can stand together, computed from the rule alone.
 
 A cell's *pattern* says which of the rule's reads hold something there: this is all that edges of a table mean for it.
-For each pattern the *relation* lists what can be read together, with the cell that is then written. It is the smallest
-one in which every cell that is read is one that some entry of its own pattern's relation writes, given what both read.
-This is a fixed point: it begins with nothing, and grows until no entry is new. A relation holds all that occurs in
-tables of any size, by induction over the cells in the order in which they are written, and may hold more.
+For each pattern the *relation* is a set of entries: what is read together, and the cell that is then written. Begin
+with no entry. Add each one whose cells that are read are written by entries of their own patterns' relations, with the
+same values where both read the same token. Repeat until no entry is new. By induction over the cells, in the order in
+which they are written, the relations then hold all that occurs in tables of any size, and they may hold more.
 
 In a product a cell reads a digit of each factor, the cell above and the cell before. In the first row nothing stands
 above, in the first column nothing before, and in the last column no digit of the first factor. The relation of the
@@ -64,7 +64,7 @@ class Relation:
 
 
 class Factor(NamedTuple):
-    """That a cell is one that its pattern can write: which reads are which variables, and which variable it is."""
+    """A constraint: what one cell reads, and the cell, are an entry of its pattern's relation. Both are variables."""
 
     pattern: CellPattern
     reads: tuple[tuple[int, Hashable], ...]

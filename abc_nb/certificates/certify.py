@@ -51,9 +51,9 @@ class Certificate:
     """The result of trying every context of a model.
 
     `certified` means: no context is wrong, and rounding cannot make one wrong. `margin` is the right logit minus the
-    best other one. `rounding` is over all contexts: the largest `bound` on what rounding can change a margin by, and
-    the least that is `left` of one. Where nothing is rounded there are the `unit` of logits, too, and the most `units`
-    that a sum has of its own.
+    best other one. `rounding` has the largest `bound` on the error of a margin, and the smallest that is `left` when a
+    margin's bound is subtracted. Where nothing is rounded it also has the `unit` of logits, and the most `units` that
+    any sum has of its own unit (see `sums`).
     """
 
     task: str

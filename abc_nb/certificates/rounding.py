@@ -228,7 +228,7 @@ class Rounding:
 
 
 class Unbounded(Rounding):
-    """Rules of an arithmetic that does not round, for where no bound is needed: a gradient is that of the model."""
+    """Every bound is zero, for uses that need the logits alone, as a loss. So a gradient is that of the model."""
 
     def zero(self, *_: Any, **__: Any) -> Any:
         return 0.0

@@ -22,7 +22,7 @@ class Sums:
     """What the sums of a model without norms, positions and encoder layers come to if every softmax is 1."""
 
     def __init__(self, model: Transformer) -> None:
-        self.units = 0.0  # the most that any sum, or the difference of two logits, is a multiple of its own unit
+        self.units = 0.0  # the largest ratio of a sum, or of the difference of two logits, to its own unit
         embedding, root = as_array(model.embedding.weight), np.array(model.config.width**0.5)
         x = problem = self.summed(abs(embedding).max(0) * root, (unit_of(embedding) * unit_of(root)).min(0))
         for layer in model.decoder.layers:

@@ -43,7 +43,8 @@ from abc_nb.training.writer import Writer
 class SpanContexts(PlaceContexts):
     """The contexts of answers to one pattern's problems under its lines, whose numbers may have zeros in front.
 
-    A problem stands at one position, so that its model is one without positions.
+    All tokens of a problem stand at one position, so the configuration here is one without positions. It stands in for
+    the language model's: only heads, layers and bias matter for what tokens see.
     """
 
     ends = True

@@ -1,4 +1,4 @@
-"""Contexts that are tried already, in another shape with the same tree: they have the same logits.
+"""Shapes with equal trees give equal logits, so a context that was tried in one shape is skipped in the others.
 
 Steps near the units show contexts that higher steps show, too, under other names of places: a quarter of those of ABS.
 """

@@ -23,11 +23,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from abc_nb.common.errors import InputError
 
-MEANT = "meant"  # the key of a field's metadata: the value that records mean which lack the field
+MEANT = "meant"  # key of a field's metadata: the value that the field has in records which lack it
 
 
 def later(meant: Any, default: Any) -> Any:
-    """A field of a configuration that was added when records without it were there already, which mean `meant`."""
+    """A field that was added when records were stored already. A record that lacks it has the value `meant`."""
     return field(default=default, metadata={MEANT: meant})
 
 

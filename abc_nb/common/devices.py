@@ -50,7 +50,7 @@ def device_name() -> str:
 
 
 def processor(*fields: str) -> str:
-    """The first line that Linux has on the processor which begins with one of some fields; elsewhere its name."""
+    """The first line of /proc/cpuinfo that begins with one of `fields`; without that file the processor's name."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     return next((line for line in lines if line.startswith(fields)), platform.processor())

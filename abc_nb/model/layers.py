@@ -97,7 +97,7 @@ def cut_bias(bias: Added, rows: slice, keys: int) -> Added:
 
 
 class Residual(nn.Module):
-    """Of x + f(norm(x)), the norm and the sum."""
+    """The norm before, and the sum after, one part f of a layer: x + f(norm(x)). The caller computes f."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

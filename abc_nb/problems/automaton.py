@@ -34,10 +34,10 @@ class Automaton:
 
     @lru_cache  # noqa: B019 (few of them)
     def settled(self, empty: tuple[int, ...] = ()) -> int:
-        """The least n such that the states possible after n places are those possible after n + 1, and so after more.
+        """After how many places the set of possible states no longer changes.
 
-        At these places `empty` operands have no digit. InputError where what is possible alternates for ever, as under
-        a rule that treats every second place in another way.
+        At these places `empty` operands have no digit. InputError where the set alternates for ever, as under a rule
+        that treats every second place in another way.
         """
         largest, following = 1, self.following[:, (self.digits[:, list(empty)] == 0).all(1)]
         for start in self.start:  # a state is followed by states of the same factor alone

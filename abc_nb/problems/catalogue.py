@@ -70,7 +70,7 @@ def subtraction(base: int) -> Rule:
 
 
 def by_few(name: str, title: str, example: str, digits: int) -> Make:
-    """A number times a factor of a few digits, which needs as many places more."""
+    """A long number times a factor of `digits` digits. The product is up to `digits` places longer."""
 
     def make(base: int) -> Rule:
         step = carried(base, lambda carry, digit, factor: digit * factor + carry)

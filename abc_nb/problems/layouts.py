@@ -56,7 +56,7 @@ class Layout:
     target_length: int  # output tokens, EOS included
     filled: int | None = None  # places that numbers fill, if not all of them: zeros stand in front
     row_length: int | None = None  # output tokens in a row, if the output is a table
-    above: tuple[int, ...] = ()  # what a cell of the table needs of the row above: how many columns to the right
+    above: tuple[int, ...] = ()  # the cells of the row above that a cell needs: how many columns further right
     answer: AnswerOrder = "units first"
     unpadded: bool = False  # whether each operand has its own places, without zeros in front up to the width
 

@@ -19,7 +19,7 @@ from abc_nb.problems.digits import DIGITS, Digits
 from abc_nb.problems.layouts import SYMBOLS
 
 MOST_TOKENS = 2**15  # which a certificate keeps as numbers of 16 bits
-EDGE = -1  # what is read where nothing stands, and written where what is read together cannot occur
+EDGE = -1  # a step gets it where no token stands, and returns it for inputs that cannot occur together
 OUTPUT = -1  # the number of the operand that a cell's address has
 Along = Literal["place", "row", "cell", "all"]
 Notation = Literal["number", "items", "symbols"]

@@ -118,7 +118,7 @@ class Sampler:
     def calibration_batch(self, seed: int, size: int = 1000, padding: bool = False) -> Batch:
         """Training problems of the largest width, to average attention over (v4 appendix D, step 1).
 
-        Of padded ones up to the last digit that training numbers fill; with `padding`, as in the paper, all columns.
+        Columns of padded problems that hold zeros alone are left out, unless `padding` keeps them, as in the paper.
         """
         operands = self.draw(self.numbers(seed)[0], size, self.widest, generator(seed, CALIBRATION))
         batch = self.batch(operands, self.widest)

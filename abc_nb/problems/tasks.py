@@ -115,10 +115,7 @@ class Task:
 
     @cached_property
     def grows(self) -> int:
-        """How many places more than its operands a result can need, until all that is handed on is used up.
-
-        None in lists and symbols, whose results have as many items as the operands: what is left over is not written.
-        """
+        """How many more places than its operands a result can need: 1 in a sum; 0 in lists and symbols."""
         if not self.pads or self.rule.grows is not None:
             return self.rule.grows or 0
         return automaton_of(self.rule).grows
@@ -263,7 +260,7 @@ class Task:
         return tokens
 
     def operands(self, source: np.ndarray, layout: Layout) -> list[Digits]:
-        """The operands that source tokens hold; of a digit that fills every place of an aligned problem, the digit."""
+        """The operands in source tokens; a factor that aligned problems repeat at every place is returned once."""
         parts = zip(layout.operands, self.rule.inputs, strict=True)
         return [source[:, operand.columns][:, : input_.digits or None] for operand, input_ in parts]
 

@@ -82,7 +82,8 @@ def until_accepted(spec: Spec, seed: int, parent: Run | None, folder: Path, repo
 def readings(spec: Spec, seed: int, parent: Run | None) -> Iterator[tuple[Lines | None, pd.DataFrame, float]]:
     """The bias of each attempt, all thresholds so far, and the seconds of all calibrations so far.
 
-    Only a spec that chooses its threshold itself has more lines to read.
+    The first bias has the lines that calibration chose. Where it chose the threshold itself, those of each lower
+    threshold follow, as far as they differ from the ones before.
     """
     settings = spec.calibration
     if parent is None or settings is None:

@@ -7,7 +7,7 @@
     Spec        spec("addition-abc", "quick")      all that determines a run but its seed: data, model, training, parent
     digest      spec(...).digest                   a short name of all these values, and changes with each
     key         spec(...).key(seed=0)              the name of one run, with which runs/store.py finds it
-    Run         load("addition-abc", seed=0)       what training left: a record, tables and weights
+    Run         load("addition-abc", seed=0)       what a training left: record, tables and weights
 
-A model that comes from another has a `parent`: `abc` goes on from `abc-unpractised`, whose lines are those of `vanilla`.
+A model that comes from another has a `parent`: `abc` goes on from `abc-unpractised`, which has the lines of `vanilla`.
 """

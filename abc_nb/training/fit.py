@@ -175,8 +175,8 @@ def read_checkpoint(path: Path) -> dict[str, Any] | None:
 def stream(seed: int, step: int) -> int:
     """The seed of torch's random numbers in one training step, of which a CPU takes the lowest 32 bits.
 
-    Seeds below 4,096 leave 20 bits to the step. From there on both are hashed to 63 bits; bit 19 is set, so that they
-    share the random numbers of no smaller seed's first 524,288 steps.
+    Two seeds below 4,096 never share one before step 2^20, since 20 bits are left to the step. Larger seeds are hashed
+    to 63 bits; bit 19 is set, so that they share none with a smaller seed's first 524,288 steps.
     """
     if seed < 2**12:
         return seed << 20 | step

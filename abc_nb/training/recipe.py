@@ -62,7 +62,7 @@ class TrainingConfig:
         return replace(self, learning_rate=self.learning_rate / 5, matrix_learning_rate=self.matrix_learning_rate / 5)
 
     def schedule(self, history: Sequence[Validation]) -> Schedule:
-        """When the rate falls: once the task is learned, or after `hold` steps; ten times as many steps are the end."""
+        """The rate falls once the task is learned, or after `hold` steps, and is zero at ten times that step."""
         learned_at = [int(row["step"]) for row in history if row.get("accuracy", 0.0) >= self.learned]
         fall = min([*learned_at, self.hold])
         return Schedule(fall, min(10 * fall, self.steps))
