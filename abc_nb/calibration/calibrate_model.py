@@ -30,7 +30,7 @@ class Calibrated:
 
     @property
     def skill(self) -> float:
-        """Share of output tokens that the model gets right under the lines, all else closed; 0 or 1 of `Determining`."""
+        """Share of output tokens that the model gets right under the lines alone; 0 or 1 of `Determining`."""
         return float(self.tried.skill.iloc[-1])
 
 

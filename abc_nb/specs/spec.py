@@ -64,7 +64,9 @@ class Spec(BaseSpec):
 
     @property
     def title(self) -> str:
-        return f"{self.task.title}, {models_of(self.task)[self.identity.model].title}, {self.regime} problems"
+        model = models_of(self.task)[self.identity.model].title + ", decoder-only" * (self.model.kind == "decoder-only")
+        widths = f"{self.regime} problems" + f" of {self.sampler.width_count} widths" * (self.sampler.width_count > 1)
+        return f"{self.task.title}, {model}, {widths}"
 
     def check(self, typed: str) -> None:
         """InputError for what is no problem of the task."""
