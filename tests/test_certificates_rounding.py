@@ -161,12 +161,6 @@ def test_a_margin_within_the_bound_is_not_certified() -> None:
     assert in_float32[0] < 0 < in_float64[0] < 1.1e-6
 
 
-def test_a_certificate_says_its_arithmetic() -> None:
-    sampler = sampler_of("successor")
-    found = certify_model(model_of(sampler, bias_of("successor", "lines")), sampler)
-    assert 0 < found.rounding["bound"] < 1e-6 and "holds in float64" in found.statement
-
-
 # ---- attention to a few keys, compiled and by PyTorch
 
 
@@ -239,18 +233,21 @@ def test_an_exponential_is_within_what_certificates_allow_for() -> None:
             assert (found.double() / torch.sigmoid(x.double()) - 1).abs().max() < 8 * torch.finfo(dtype).eps / 2
 
 
-def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    sampler, found = sampler_of("successor"), []
+def test_a_certificate_says_its_arithmetic_and_the_number_of_threads_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sampler, certificates = sampler_of("successor"), []
     model, before = model_of(sampler, bias_of("successor", "decoder-only")), torch.get_num_threads()
     whole = certify_model(model, sampler)
+    assert 0 < whole.rounding["bound"] < 1e-6 and "holds in float64" in whole.statement
     monkeypatch.setattr("abc_nb.certificates.states.CONTEXTS_AT_ONCE", 7)
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            made = certify_model(model, sampler)
-            found.append(repr((made.wrong, made.margin, made.rounding, made.counterexamples)))
+            parts = certify_model(model, sampler)
+            certificates.append(repr((parts.wrong, parts.margin, parts.rounding, parts.counterexamples)))
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
-    assert found[0] == found[1]
-    assert made.wrong == whole.wrong and made.margin == pytest.approx(whole.margin, abs=1e-4)
+    assert certificates[0] == certificates[1]
+    assert parts.wrong == whole.wrong and parts.margin == pytest.approx(whole.margin, abs=1e-4)

@@ -57,10 +57,10 @@ def test_every_shipped_certificate_is_of_the_weights_that_are_shipped() -> None:
         run = run_of(record)
         assert run.weights is not None or record["task"] not in REGISTRY
         weights = None if run.weights is None else checksum({name: each.numpy() for name, each in run.state().items()})
-        for own in run.certificates:
-            assert own["certified"] == (own["wrong"] == 0 and own["rounding"]["left"] > 0)
-            assert (own["wrong"] == 0) == (own["margin"] > 0)
-            assert weights is None or own["weights"] == weights
+        for certificate in run.certificates:
+            assert certificate["certified"] == (certificate["wrong"] == 0 and certificate["rounding"]["left"] > 0)
+            assert (certificate["wrong"] == 0) == (certificate["margin"] > 0)
+            assert weights is None or certificate["weights"] == weights
 
 
 @pytest.mark.slow
@@ -77,19 +77,25 @@ def test_a_certified_model_is_right_with_any_number_of_zeros_in_front(task: str,
 
 
 @pytest.mark.slow
-def test_a_certificate_is_made_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "parity.json"
-    assert cli.main(["certify", "parity-abc", "--output", str(path)]) == 0
-    assert "certified: Greedy decoding writes every token right" in capsys.readouterr().out
+@pytest.mark.parametrize(("name", "forms"), [("parity-abc", 0), ("language-abs", 2)])
+def test_certificates_are_made_and_written_by_the_command(
+    name: str, forms: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a language model those of the last forms, with few contexts; the others take a minute."""
+    run, path = abc_nb.load(name), tmp_path / "certificates.json"
+    if forms:
+        every = run.spec.contexts
+        monkeypatch.setattr(type(run.spec), "contexts", lambda _, model: every(model)[forms:])
+    assert cli.main(["certify", name, "--output", str(path)]) == 0
+    assert "certified: Greedy decoding writes every token right" in capsys.readouterr().out or forms
     data = json.loads(path.read_text())
-    assert (data["experiment"], data["profile"], data["seed"]) == ("parity-abc", "quick", 0)
-    (made,), (known,) = data["certificates"], abc_nb.load("parity-abc").certificates
-    statements = [each["statement"].partition(" This holds")[0] for each in (made, known)]
-    assert made["certified"] and statements[0] == statements[1]
-    assert [made[name] for name in ("contexts", "wrong", "weights")] == [
-        known[name] for name in ("contexts", "wrong", "weights")
-    ]
-    assert made["margin"] == pytest.approx(known["margin"], abs=1e-3)
+    assert (data["experiment"], data["profile"], data["seed"]) == (name, "quick", 0)
+    for made, shipped in zip(data["certificates"], run.certificates[forms:], strict=True):
+        statements = [certificate["statement"].partition(" This holds")[0] for certificate in (made, shipped)]
+        assert made["certified"] and statements[0] == statements[1]
+        for field in ("task", "contexts", "wrong", "weights"):
+            assert made[field] == shipped[field]
+        assert made["margin"] == pytest.approx(shipped["margin"], abs=1e-3)
 
 
 @pytest.mark.slow
@@ -99,20 +105,3 @@ def test_a_failing_model_names_the_shortest_problem(capsys: pytest.CaptureFixtur
     problem = last.rpartition(" ")[2]
     run = abc_nb.load("successor-window-cyclic")
     assert abc_nb.answer("successor-window-cyclic", problem) != run.spec.task.right_answer(problem)
-
-
-@pytest.mark.slow
-def test_a_language_model_is_certified_form_by_form_in_python_and_by_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the two forms with few contexts; the others take a minute."""
-    run, own = abc_nb.load("language-abs"), abc_nb.load("language-abs").spec.contexts
-    monkeypatch.setattr(type(run.spec), "contexts", lambda _, model: own(model)[2:])
-    path = tmp_path / "certificates.json"
-    assert cli.main(["certify", "language-abs", "--output", str(path)]) == 0
-    for made, known in zip(json.loads(path.read_text())["certificates"], run.certificates[2:], strict=True):
-        assert made["certified"] and known["certified"]
-        assert [made[name] for name in ("task", "contexts", "weights")] == [
-            known[name] for name in ("task", "contexts", "weights")
-        ]
-        assert made["margin"] == pytest.approx(known["margin"], abs=1e-3)

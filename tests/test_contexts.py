@@ -33,9 +33,7 @@ from abc_nb.problems.text import END, VOCABULARY, Pattern, text_tokens
 from abc_nb.taught import spec_of
 from abc_nb.training.evaluation import evaluating
 
-Seen = dict[
-    tuple[object, ...], set[int]
-]  # what a step sees, by how far away it stands; the tokens that are right there
+Seen = dict[tuple[object, ...], set[int]]  # the tokens that are right where a step sees this, by how far away it is
 
 
 def every_operand(task: Task, places: Sequence[int]) -> list[np.ndarray]:
@@ -181,17 +179,6 @@ def test_a_form_whose_rule_says_too_little_is_refused() -> None:
     pattern = Pattern(less, "{a}+{b}=")
     with pytest.raises(InputError, match="can have 1 more place than its operands, and its rule says 0"):
         SpanContexts(lines_of_keys(problem_keys(pattern.layout((2, 2)), 2), ITSELF, 4, 1), 1, pattern)
-
-
-def test_a_bias_that_derives_from_lines_is_not_judged_by_its_lines() -> None:
-    class Wider(Lines):
-        pass
-
-    sampler = sampler_of("successor")
-    bias = bias_of("successor", "lines")
-    assert isinstance(bias, Lines)
-    with pytest.raises(InputError, match="nothing bounds what an output looks at"):
-        NumberContexts(model_of(sampler, Wider(bias.heads, bias.lines, empty="closed")).config, sampler)
 
 
 # ---- tables
