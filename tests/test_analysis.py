@@ -1,4 +1,4 @@
-"""Frames that notebooks show of models: contexts, products, wires, language models, far digits, RPE and LoRA."""
+"""Frames that notebooks show of models: contexts, products, wires, Algorithm 1, language models, RPE and LoRA."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,10 +12,8 @@ import pytest
 import torch
 from helpers import SAMPLER, TINY, build, integers
 
-import abc_nb
 from abc_nb.analysis import wiring
 from abc_nb.analysis.contexts_met import contexts_met
-from abc_nb.analysis.results import Results
 from abc_nb.api import load
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import Line, Lines
@@ -28,9 +26,10 @@ from abc_nb.problems.tasks import NUMBERS, Task
 from abc_nb.runs.store import Run
 from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import record
-from audit import connections
+from audit import connections, tables
 from audit.connections import abc_index, adapted_in_one, logit_change
 from audit.language import compared
+from audit.results import Results
 
 
 @pytest.mark.parametrize("name", ["addition-abc", "successor-abc"])
@@ -72,38 +71,48 @@ def test_heads_are_counted_once() -> None:
         assert 0 < row["near the place"] <= row["on digits"] <= len(by_head) <= row["heads"] == 32
 
 
-def test_without_values_the_same_keys_are_open_and_a_wire_stays_as_it_is() -> None:
-    run = abc_nb.load("addition-abc-unpractised")
-    model, batch = run.model(), run.spec.sampler.test_batch(8, 4, 0)
-    bare = model.with_bias(as_mask(run.bias()))
-    for layer in range(2):
-        dense = [each.config.bias.dense(batch.layout, "cross", layer) for each in (model, bare)]
-        assert torch.equal(dense[0].isfinite(), dense[1].isfinite())
-        assert not dense[1][dense[1].isfinite()].any()
-        one = dense[0].isfinite().sum(-1) == 1  # of each head and query
-        assert not dense[0][one & dense[0].isfinite().any(-1)].nan_to_num(neginf=0).any()
-    wires = abc_nb.load("n-by-1-abc-unpractised")
-    given = wires.spec.sampler.test_batch(8, 4, 0)
+def test_a_wire_stays_as_it_is_without_values() -> None:
+    run = load("n-by-1-abc-unpractised")
+    batch, model = run.spec.sampler.test_batch(8, 4, 0), run.model()
     with torch.inference_mode():
-        logits = [
-            each(given.source, given.target[:, :-1], given.layout)
-            for each in (wires.model(), wires.model().with_bias(as_mask(wires.bias())))
-        ]
-    torch.testing.assert_close(*logits, rtol=0, atol=0)
+        under, bare = (
+            each(batch.source, batch.target[:, :-1], batch.layout)
+            for each in (model, model.with_bias(as_mask(run.bias())))
+        )
+    torch.testing.assert_close(bare, under, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["addition-algorithm-1-none-new", "addition-algorithm-1-plain-new"])
+def test_a_row_counts_the_last_layers_lines_and_heads_as_its_matrices_show(name: str) -> None:
+    """Of what a run of Algorithm 1 kept; tasks and seeds are written as a range."""
+    run = FOUND.first_run(name)
+    row, bias, last = tables.kept(run), run.bias(), run.spec.model.decoder_layers - 1
+    layout = run.spec.calibration_batch(0).layout
+    lines = [line for line in bias.lines if line.layer == last]
+    matrices = [bias.dense(layout, attention, last) for attention in ENCODER_DECODER]
+    without = sum((matrix == 0).all().item() for part in matrices for matrix in part)  # heads that see every key
+    assert row["lines"] == len(lines) and 0 <= row["short"] <= len(lines)
+    assert row["open_heads"] == without / (2 * bias.heads)
+    accuracy = run.evaluation().set_index("length").accuracy
+    assert (row["twenty"], row["sixty"], row["validation"]) == (accuracy[20], accuracy[60], run.validation)
+    row |= {"sixty": 0.25, "lines": 1, "short": 0}
+    rows = pd.DataFrame([row, row | {"task": "successor", "sixty": 1.0, "lines": 2}])
+    (shown,) = tables.by_reading(rows).to_dict("records")
+    assert (shown["tasks"], shown["runs"]) == ("Addition, Successor", 2)
+    assert (shown["lines"], shown["short"], shown["60 digits"]) == ("1–2", "0", "25.0–100.0")
 
 
 def language_run(name: str, losses: list[float], right: dict[int, int], certified: Sequence[bool] = ()) -> Run:
     """A run whose first task has so many right of a hundred at each length, and whose second has all."""
-    tests = [(task, length, worst) for length, most in right.items() for task, worst in (("a", most), ("b", 100))]
-    columns = (
-        dict(zip(("task", "length", "correct"), map(list, zip(*tests, strict=True)), strict=True)) if tests else {}
-    )
+    tests = [(task, length, n, 100) for length, most in right.items() for task, n in (("a", most), ("b", 100))]
+    evaluation = pd.DataFrame(tests, columns=["task", "length", "correct", "samples"]).to_dict("list")
     history = {"step": [100, 200, 300][: len(losses)], "text": losses}
     history |= {column: [0.0] * len(losses) for column in ("seconds", "loss", "accuracy")}
-    facts = {"trained": {"steps": 200}}
-    tables = {"evaluation": columns | {"samples": [100] * len(tests)}} if tests else {}
-    record = {"facts": facts, "tables": tables | {"history": history}}
-    return Run(spec(name), 0, record | {"certificates": [{"certified": each} for each in certified]}, Path())
+    kept = {"history": history} | ({"evaluation": evaluation} if tests else {})
+    certificates = [{"certified": proven} for proven in certified]
+    return Run(
+        spec(name), 0, {"facts": {"trained": {"steps": 200}}, "tables": kept, "certificates": certificates}, Path()
+    )
 
 
 def test_a_row_has_the_range_of_losses_before_practice_and_the_worst_of_tasks_and_seeds() -> None:
@@ -165,24 +174,19 @@ SELF = (Line("self", 0, 0, "diagonal", "output", 0, -0.5), Line("self", 0, 1, "d
 
 
 @pytest.mark.parametrize(("name", "lines"), [("self", SELF), ("cross", CROSS)])
-def test_a_change_of_the_bias_is_the_same_for_every_input(name: Attention, lines: tuple[Line, ...]) -> None:
-    model = build()
+def test_a_change_of_the_bias_is_the_same_for_every_input_and_one_of_weights_is_that_of_its_cells(
+    name: Attention, lines: tuple[Line, ...]
+) -> None:
+    model, other = build(seed=0), build(seed=1)
     change = logit_change(model, model.with_bias(Lines(2, lines)), name, BATCH)
     matrix = Lines(2, lines).dense(BATCH.layout, name, 0, 2)
+    seen = torch.ones_like(matrix).tril() if name == "self" else torch.ones_like(matrix)
     assert change["spread"] == pytest.approx(0.0, abs=1e-6)
-    before = torch.ones_like(matrix, dtype=torch.bool)
-    before = before.tril() if name == "self" else before
-    assert change["closed"] == pytest.approx(matrix[before].isinf().float().mean().item())
-
-
-@pytest.mark.parametrize("name", ENCODER_DECODER)
-def test_the_spread_is_that_of_the_cells_one_by_one(name: Attention) -> None:
-    model, other = build(seed=0), build(seed=1)
-    change = logit_change(model, other, name, BATCH)
-    one, two = (record(each, BATCH).logits[name, 0].numpy() for each in (model, other))
-    kept = [two[:, h, i, j] - one[:, h, i, j] for h, i, j in np.ndindex(one.shape[1:]) if name == "cross" or j <= i]
-    assert change["spread"] == pytest.approx(np.mean([cell.std(ddof=1) for cell in kept]), rel=1e-4)
-    assert change["spread"] > 1e-3
+    assert change["closed"] == pytest.approx(matrix[seen > 0].isinf().float().mean().item())
+    first, second = (record(each, BATCH).logits[name, 0].numpy() for each in (model, other))
+    cells = [second[:, h, i, j] - first[:, h, i, j] for h, i, j in np.argwhere(seen.numpy())]
+    spread = logit_change(model, other, name, BATCH)["spread"]
+    assert 1e-3 < spread == pytest.approx(np.mean([cell.std(ddof=1) for cell in cells]), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ENCODER_DECODER)

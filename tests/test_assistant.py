@@ -93,11 +93,8 @@ def test_the_path_begins_where_the_model_s_lower_layers_end() -> None:
 
 def as_rows(contexts: Any) -> set[bytes]:
     """Each context as what its heads see, with the right character."""
-    seen = contexts.added > -torch.inf
-    return {
-        torch.cat([row.flatten(), before[None], right[None]]).numpy().tobytes()
-        for row, before, right in zip(seen.long(), contexts.before, contexts.right, strict=True)
-    }
+    seen = (contexts.added > -torch.inf).long().flatten(1)
+    return {row.tobytes() for row in torch.cat([seen, contexts.before[:, None], contexts.right[:, None]], 1).numpy()}
 
 
 def test_every_context_of_random_problems_is_one_of_those_that_are_tried() -> None:
@@ -107,11 +104,11 @@ def test_every_context_of_random_problems_is_one_of_those_that_are_tried() -> No
 
 
 def test_training_ends_in_a_certificate_that_long_problems_bear_out() -> None:
-    path, found = trained()
-    (certificate,) = found.certificates
+    path, practised = trained()
+    (certificate,) = practised.certificates
     assert certificate.certified and certificate.margin > 0 and certificate.rounding < 1e-3
     assert "any lengths" in str(certificate)
-    assert found.progress.step == len(found.progress.history) == 90 + 30 * found.rounds
+    assert practised.progress.step == len(practised.progress.history) == 90 + 30 * practised.rounds
     rng = random.Random(0)
     for length in (1, 7, 100):
         bits = "".join(rng.choice("01") for _ in range(length))
@@ -123,11 +120,11 @@ def test_an_untrained_path_is_not_certified_and_its_problem_is_answered_wrong() 
     path = new_path(PARITY)
     trial = AllAnswers(path)
     wrong = trial.search(math.inf, lambda *_: None)
-    (found,) = trial.certificates()
-    assert not found.certified and found.problem in str(found)
-    assert wrong == found.wrong <= int(trial.weights.sum())
+    (certificate,) = trial.certificates()
+    assert not certificate.certified and certificate.problem in str(certificate)
+    assert wrong == certificate.wrong <= int(trial.weights.sum())
     assert trial.search(1, lambda *_: None) > 0
-    (span,) = spans_in(found.problem, (PARITY,))
+    (span,) = spans_in(certificate.problem, (PARITY,))
     assert path.answer(PARITY, span.operands) != PARITY.answer(span.operands)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from helpers import SAMPLER, build, random_attention
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -81,17 +81,21 @@ def test_each_layer_is_read_on_its_own_or_the_last_one_copied_to_all(settings: C
         assert [*found.of(name, layer)] == [replace(line, layer=layer) for line in own]
 
 
+SEVEN = unary(6)
+BY_SHARE = [bias_from_attention(averages(SEVEN), SEVEN, Calibration(share=share)) for share in SHARES]
+
+
+@settings(max_examples=20)
 @given(st.lists(st.floats(0, 1), min_size=len(SHARES), max_size=len(SHARES)), st.sampled_from([0.5, 2 / 3, 0.9]))
 def test_the_sparsest_share_under_which_enough_survives_is_taken(skills: list[float], keep: float) -> None:
-    layout, settings = unary(6), Calibration(keep=keep)
-    lines = [bias_from_attention(averages(layout), layout, replace(settings, share=share)).lines for share in SHARES]
+    lines = [bias.lines for bias in BY_SHARE]
     skills = [skills[lines.index(each)] for each in lines]  # what is tried twice is as good as before
-    found = sparsest(averages(layout), layout, settings, lambda bias: skills[lines.index(bias.lines)])
+    found = sparsest(averages(SEVEN), SEVEN, Calibration(keep=keep), lambda bias: skills[lines.index(bias.lines)])
     enough = [i for i, value in enumerate(skills) if value >= keep]
     chosen = enough[0] if enough else len(SHARES) - 1
     assert found.tried.skill.tolist() == skills[: chosen + 1] and found.skill == skills[chosen]
     assert found.tried.share.tolist() == [*SHARES[: chosen + 1]], "no share after the chosen one is tried"
-    assert found.bias == bias_from_attention(averages(layout), layout, replace(settings, share=SHARES[chosen]))
+    assert found.bias == BY_SHARE[chosen]
     assert found.tried.lines.iloc[-1] == len(found.bias.lines)
 
 

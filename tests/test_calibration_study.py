@@ -1,4 +1,4 @@
-"""Calibration studies of a small run: lines against loops over cells, biases at other lengths, what it cost."""
+"""Calibration studies of a small run: shares of lines, the strongest head, what it cost, and verticals."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from abc_nb.analysis.calibration_study import CalibrationStudy
-from abc_nb.bias.lines import Line
+from abc_nb.bias.lines import Lines
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.problems.layouts import Layout
 from abc_nb.runs import runner
 from abc_nb.runs.store import Run
 from abc_nb.specs.spec import spec
@@ -25,19 +24,6 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CalibrationStudy
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("study")))
         patched.setattr(paths, "SHIPPED", tmp_path_factory.mktemp("shipped"))
         yield CalibrationStudy(runner.ensure(spec("addition-abc", "smoke"), 0))
-
-
-def column_of(line: Line, layout: Layout, step: int) -> int | None:
-    """Where a line of this project's calibration is at a step: it follows an operand, a symbol or the output."""
-    if line.span == "output":
-        return step + line.offset if step + line.offset >= 0 else None
-    if line.attention == "self":
-        return 0
-    if line.span.startswith("operand"):
-        operand = layout.operands[int(line.span[-1]) - 1]
-        column = operand.last - step + line.offset
-        return column if operand.last - operand.places <= column <= operand.last + 1 else None
-    return next(column for column, symbol in layout.symbols if symbol == line.span)
 
 
 def test_a_run_without_calibration_and_a_parent_with_other_weights_are_errors(study: CalibrationStudy) -> None:
@@ -53,12 +39,11 @@ def test_every_line_has_a_row_with_its_share_of_the_averaged_attention(study: Ca
     assert len(study.lines) == len(study.bias.lines) > 0
     for row, line in zip(study.lines.to_dict("records"), study.bias.lines, strict=True):
         weights = study.averages[line.attention, line.layer][line.head]
-        columns = [column_of(line, study.layout, step) for step in range(len(weights))]
-        total = sum(weights[step, column].item() for step, column in enumerate(columns) if column is not None)
-        cells = study.opened(line.attention, line.layer)[line.head]
-        assert all(cells[step, column] for step, column in enumerate(columns) if column is not None)
+        cells = Lines(1, (replace(line, head=0),)).opened(study.layout, line.attention, line.layer)[0]
+        assert study.opened(line.attention, line.layer)[line.head][cells].all()
+        share = pytest.approx((weights[cells].sum() / len(weights)).item(), rel=1e-4)
         place = (line.attention, line.layer + 1, line.head + 1, line.span, line.direction, line.offset)
-        assert tuple(row.values()) == (*place, pytest.approx(total / len(weights), rel=1e-4), line.value)
+        assert tuple(row.values()) == (*place, share, line.value)
 
 
 def test_the_strongest_head_has_the_line_with_the_largest_share(study: CalibrationStudy) -> None:

@@ -99,7 +99,11 @@ def test_certificates_are_made_and_written_by_the_command(
 
 
 @pytest.mark.slow
-def test_a_failing_model_names_the_shortest_problem(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_without_a_certificate_says_so_and_a_failing_one_names_the_shortest_problem(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["certify", "addition-vanilla"]) == 2
+    assert "no certificate" in capsys.readouterr().err
     assert cli.main(["certify", "successor-window-cyclic"]) == 1
     *_, last = capsys.readouterr().out.splitlines()
     problem = last.rpartition(" ")[2]

@@ -7,7 +7,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
@@ -80,13 +80,17 @@ def test_a_file_is_written_whole_and_its_folder_made(tmp_path: Path) -> None:
     assert [*path.parent.iterdir()] == [path]
 
 
-def test_an_error_leaves_the_old_content_and_nothing_beside_it(tmp_path: Path) -> None:
-    path = write_text(tmp_path / "table.csv", "old")
-    with pytest.raises(ZeroDivisionError), replacement(path) as temporary:
+@pytest.mark.parametrize("error", [ZeroDivisionError(), FileNotFoundError(errno.ENOENT, "none", "elsewhere")])
+def test_an_error_leaves_the_old_content_with_nothing_beside_it_and_keeps_its_name(
+    tmp_path: Path, error: Exception
+) -> None:
+    """That of another file, which is not the one that was to be written."""
+    path, said = write_text(tmp_path / "table.csv", "old"), str(error)
+    with pytest.raises(type(error)) as caught, replacement(path) as temporary:
         temporary.write_text("half")
-        raise ZeroDivisionError
-    assert path.read_text() == "old"
-    assert [*tmp_path.iterdir()] == [path]
+        raise error
+    assert str(caught.value) == said
+    assert path.read_text() == "old" and [*tmp_path.iterdir()] == [path]
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -136,25 +140,16 @@ def test_what_is_made_goes_to_the_checkout_that_one_works_in(tmp_path: Path) -> 
         assert ("pip install -e" in done.stderr) == (name == "abc-nb")
 
 
-def test_an_error_about_another_file_keeps_its_name(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="'elsewhere'"), replacement(tmp_path / "table.csv"):
-        Path("elsewhere").read_text()
-
-
-@pytest.fixture(autouse=True)
-def three_threads() -> Iterator[None]:
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(1)
-
-
 @pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
 def test_threads_are_given_back_however_the_work_ends(error: type[BaseException] | None) -> None:
+    torch.set_num_threads(3)
     with suppress(ValueError, KeyboardInterrupt), devices.one_thread():
         assert torch.get_num_threads() == 1
         if error is not None:
             raise error
-    assert torch.get_num_threads() == 3
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert threads == 3
 
 
 @pytest.mark.parametrize("where", ["cpu", "cuda"])
