@@ -1,5 +1,6 @@
 """Digit arrays from integers and back, tiny models and trainings, run folders, processes, evaluation rows."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
@@ -103,6 +105,21 @@ def all_rates(run: Training, path: Path | None = None) -> list[float]:
     rates: list[float] = []
     run.run(path, lambda progress: rates.append(rates_of(run)[0]))
     return rates
+
+
+def interrupt(run: Training, path: Path, stopped: int = 5) -> None:
+    """Train with a checkpoint after each step, stop after step `stopped`, and leave the checkpoint of step 4."""
+    run.checkpoint_seconds = -1.0
+
+    def report(progress: Progress) -> None:
+        if progress.step == 4:
+            shutil.copy(path, path.with_suffix(".kept"))
+        if progress.step == stopped:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.run(path, report)
+    path.with_suffix(".kept").replace(path)
 
 
 def assert_same_weights(first: Training, second: Training) -> None:

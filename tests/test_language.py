@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import Folders
-from helpers import assert_same_result, never
+from helpers import assert_same_result, assert_same_weights, interrupt, never
 from test_spans import PATTERNS, model
 
 from abc_nb import InputError, api, cli
@@ -29,7 +29,7 @@ from abc_nb.problems.text import spans_in, text_of
 from abc_nb.runs import runner, store
 from abc_nb.specs.language import HEADS, LAYERS, LanguageSpec, language_models, patterns
 from abc_nb.specs.spec import spec
-from abc_nb.training.fit import Progress, fit
+from abc_nb.training.fit import fit
 from abc_nb.training.recipe import TrainingConfig
 from abc_nb.training.writer import MEMORY, Writer
 
@@ -66,21 +66,14 @@ def test_rows_hold_problems_that_are_answered_right(held_out: bool) -> None:
 
 
 def test_a_training_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
-    spec, file = tiny(), tmp_path / "killed.pt"
+    spec, file = tiny(), tmp_path / "checkpoint.pt"
     whole, killed, later = (
         training_on_text(spec.build(0), spec.mixture, replace(SHORT, validate_every=2), 0) for _ in range(3)
     )
-
-    def kill(progress: Progress) -> None:
-        if progress.step == 4:
-            killed.save(file)
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        killed.run(report=kill)
+    interrupt(killed, file)
     whole.run()
     later.run(file)
-    torch.testing.assert_close(later.model.state_dict(), whole.model.state_dict(), rtol=0, atol=0)
+    assert_same_weights(later, whole)
 
 
 def test_problems_that_were_wrong_come_again() -> None:
