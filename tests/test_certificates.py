@@ -8,18 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from certifying import (
-    CASES,
-    bias_of,
-    lines_of,
-    listed,
-    logits_of,
-    model_of,
-    problems,
-    rows,
-    sampler_of,
-    table_model,
-)
+from certifying import CASES, bias_of, lines_of, listed, logits_of, model_of, problems, rows, sampler_of, table_model
 from oracle.check import check
 
 from abc_nb import InputError, certify_model

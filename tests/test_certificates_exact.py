@@ -43,22 +43,19 @@ def checked(found: Certificate, model: Transformer) -> Check:
 @pytest.mark.parametrize("kind", ["decoder-only", "encoder-decoder"])
 @pytest.mark.parametrize("task", TASKS)
 def test_contexts_and_margins_are_those_of_whole_numbers(task: str, kind: str) -> None:
-    """Weights are random, so that contexts are wrong: as many are found, and a problem that shows one."""
+    """Weights are random, so that contexts are wrong: as many are found, and a problem that shows one.
+
+    A whole problem gives the same bits: the model's own pass sums in another order, over padded heads and closed keys.
+    """
     model, sampler = exact(task, kind=kind)
-    found = certify_model(model, sampler)
-    again = checked(found, model)
-    assert again.agrees and (again.contexts, again.wrong, again.margin) == (found.contexts, found.wrong, found.margin)
-    assert Fraction(found.margin) % Fraction(found.rounding["unit"]) == 0, "a whole number of units"
-    assert found.rounding["units"] < COUNTED and "no number that an answer depends on is rounded" in found.statement
-    assert found.wrong > 0 and found.counterexamples and not found.certified
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_a_whole_problem_gives_the_same_bits_as_its_contexts(task: str) -> None:
-    """The model's own pass sums in another order, over padded heads and closed keys."""
-    model, sampler = exact(task)
-    double, contexts = deepcopy(model).double(), contexts_of(model, sampler)
-    batch = problems(sampler, 9, 20)
+    certificate = certify_model(model, sampler)
+    again = checked(certificate, model)
+    assert again.agrees and again.margin == certificate.margin
+    assert Fraction(certificate.margin) % Fraction(certificate.rounding["unit"]) == 0, "a whole number of units"
+    assert certificate.rounding["units"] < COUNTED
+    assert "no number that an answer depends on is rounded" in certificate.statement
+    assert certificate.wrong > 0 and certificate.counterexamples and not certificate.certified
+    double, contexts, batch = deepcopy(model).double(), contexts_of(model, sampler), problems(sampler, 9, 20)
     with torch.inference_mode():
         logits = double(batch.source, batch.target[:, :-1], batch.layout)
     for step in range(logits.shape[1]):
@@ -71,11 +68,11 @@ def test_a_weight_of_many_bits_leaves_the_bound_on_rounding(task: str) -> None:
     model, sampler = exact(task)
     with torch.no_grad():
         model.embedding.weight[0, 0] += 2.0**-20
-    found = certify_model(model, sampler)
-    again = checked(found, model)
-    assert found.rounding["bound"] > 0 and "units" not in found.rounding and "rounded" not in found.statement
-    assert (again.contexts, again.wrong) == (found.contexts, found.wrong)
-    assert abs(again.margin - found.margin) <= found.rounding["bound"]
+    certificate = certify_model(model, sampler)
+    again, rounding = checked(certificate, model), certificate.rounding
+    assert rounding["bound"] > 0 and "units" not in rounding and "rounded" not in certificate.statement
+    assert (again.contexts, again.wrong) == (certificate.contexts, certificate.wrong)
+    assert abs(again.margin - certificate.margin) <= rounding["bound"]
 
 
 def test_several_keys_positions_and_norms_are_not_exact() -> None:
