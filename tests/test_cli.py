@@ -162,7 +162,6 @@ BAD = {  # commands, and what is said
     "sweep language-* --profile smoke": "has no profile 'smoke'",
     "sweep division-*": "no experiment matches 'division-*'",
     "ship addition-vanilla": "was not made here: there is nothing new to ship",
-    "ship language-abs --weights": "was not made here",
     "notebooks 99_nothing": "99_nothing",
     "fly": "fly",
     "": "COMMAND",
@@ -216,9 +215,17 @@ def test_an_option_that_cannot_be_obeyed_is_refused_by_every_command_for_every_k
             )
 
 
-def test_an_answer_without_a_table_is_not_shown_as_one(capsys: Capture) -> None:
-    status = main(["compute", "addition-abc", "1+2", "--text"])
-    assert_one_sentence(capsys, status, "Addition shows no table: take N x N")
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("compute addition-abc 1+2 --text", "Addition shows no table: take N x N"),
+        ("ship language-abs --weights", "was not made here"),
+    ],
+)
+def test_of_a_shipped_model_no_table_is_shown_and_nothing_new_is_shipped(
+    command: str, sentence: str, capsys: Capture
+) -> None:
+    assert_one_sentence(capsys, main(command.split()), sentence)
 
 
 def test_a_language_model_is_evaluated_at_the_lengths_asked_for(capsys: Capture) -> None:
