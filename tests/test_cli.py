@@ -156,7 +156,7 @@ BAD = {  # commands, and what is said
     "evaluate addition-vanilla-base7 --seed 3 --profile smoke": (
         "`abc-nb train addition-vanilla-base7 --profile smoke --seed 3`"
     ),
-    "sweep addition-* --seeds 0,4-2": "cannot read '0,4-2'",
+    "sweep addition-* --seeds 0,4-2": "cannot read '4-2': give the smaller number first",
     "sweep addition-* --seeds 3-": "'' is not possible: a seed is a whole number",
     "list language --profile smoke": "has no profile 'smoke'",
     "sweep language-* --profile smoke": "has no profile 'smoke'",

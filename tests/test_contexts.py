@@ -188,7 +188,7 @@ def problems_in_a_text(pattern: Pattern, longest: int) -> Iterator[Batch]:
 
 def test_a_form_whose_rule_says_too_little_is_refused() -> None:
     task = Task("addition", 3)
-    less = Task.of(replace(task.rule, grows=0))
+    less = Task.of(replace(task.rule, grows=0, name="sum"))
     pattern = Pattern(less, "{a}+{b}=")
     with pytest.raises(InputError, match="can have 1 more place than its operands, and its rule says 0"):
         SpanContexts(lines_of_keys(problem_keys(pattern.layout((2, 2)), 2), ITSELF, 4, 1), 1, pattern)

@@ -374,7 +374,7 @@ def eager() -> Any:
         ("sliding window", lambda: hf.attach(sliding(), Drawn(), LAYOUT)),
         ("give a bias", lambda: hf.attach(eager(), "bias", LAYOUT)),
         ("3 heads and the model 4", lambda: hf.attach(eager(), Lines(3, ()), LAYOUT)),
-        ("period of 1 or more", lambda: hf.attach(eager(), Drawn(), LAYOUT, period=0)),
+        ("a period of 0 is not possible", lambda: hf.attach(eager(), Drawn(), LAYOUT, period=0)),
     ],
 )
 def test_bad_input_is_answered_in_one_sentence(said: str, call: Callable[[], object]) -> None:
