@@ -59,7 +59,7 @@ def word_after(tag: dict[str, str], word: str, most: int) -> str | None:
 @settings(max_examples=30)
 @given(tag_systems(), st.text("abcd", min_size=2, max_size=4))
 def test_the_universal_machine_does_what_a_tag_system_does(tag: dict[str, str], word: str) -> None:
-    halting = {letter for one in tag.values() for letter in one} - {*tag}
+    halting = {letter for then in tag.values() for letter in then} - {*tag}
     assume(len(halting) == 1 and {*word} <= {*tag} | halting)
     final = word_after(tag, word, 6)
     assume(final is not None and len(final) > 1)
@@ -67,22 +67,12 @@ def test_the_universal_machine_does_what_a_tag_system_does(tag: dict[str, str], 
     assert universal.word_of(tag, rows[-1]) == str(final)[2:] == universal.by_tag(tag, word)[2:]
 
 
-@pytest.mark.parametrize("count", [3, 4, 6])
+@pytest.mark.parametrize("count", [3, 4])
 def test_a_step_of_collatz_runs_on_the_universal_machine(count: int) -> None:
     rows = study.simulated(universal.UNIVERSAL, universal.tape_of(universal.COLLATZ, "a" * count, 150))
     assert 2 + len(universal.word_of(universal.COLLATZ, rows[-1])) == (
         count // 2 if count % 2 == 0 else (3 * count + 1) // 2
     )
-
-
-@given(st.lists(st.text("ab", max_size=2), min_size=2, max_size=2), st.text("ab", min_size=2, max_size=3))
-def test_a_pair_of_an_idle_letter_changes_no_word(words: list[str], word: str) -> None:
-    """So every tag system can be written on the machine's tape, whatever its words begin with."""
-    plain = {"a": words[0] + "H", "b": "H" + words[1]}
-    final = word_after(plain, word, 8)
-    assume(final is not None)
-    idle = word_after({letter: f"zz{then}" for letter, then in plain.items()} | {"z": "zz"}, word, 80)
-    assert idle is not None and idle.replace("z", "") == final
 
 
 def test_what_is_no_tag_system_or_has_not_halted_is_refused() -> None:
@@ -110,18 +100,13 @@ def test_a_machines_table_of_cells_is_its_simulation(table: dict[str, str]) -> N
     task = Task.of(rule)
     problem = f"{' '.join(row)} * {' '.join('0' * len(rows))}"
     cells = task.cells(task.read(problem))[0, :, ::-1]
-    assert [[task.digits[number] for number in one] for one in cells] == rows
+    assert [[task.digits[number] for number in numbers] for numbers in cells] == rows
     assert task.right_answer(problem).split() == rows[-1] and task.typed(task.read(problem)) == problem
     if table is BUSY_BEAVER:
         assert rows[107] == rows[-1] != rows[106] and "".join(rows[-1]).count("1") == 13
 
 
 # ---- other rules
-
-
-@given(st.integers(0, 10**9), st.integers(1, 9))
-def test_a_division_by_a_digit_has_its_quotient(number: int, divisor: int) -> None:
-    assert answer(catalogue.division(10), f"{number}/{divisor}") == str(number // divisor).zfill(len(str(number)))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 40), (9, 40), (30, 12), (6, 6)])
@@ -138,32 +123,26 @@ def test_passes_bring_items_in_order(items: str, further: int) -> None:
     assert answer(more.sorting(), f"{items}*{'0' * (len(items) + 1 + further)}") == "".join(sorted(items))
 
 
-@given(BITS)
-def test_passes_part_items_by_their_place(items: str) -> None:
-    assert answer(chomsky.odds_first(), f"{items}*{'0' * (len(items) + 1)}") == items[1::2] + items[::2]
-
-
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.sampled_from([2, 3, 10]))
-def test_a_comparison_says_which_number_is_larger(a: int, b: int, base: int) -> None:
+def test_a_comparison_says_which_number_is_larger_and_a_division_has_its_quotient(a: int, b: int, base: int) -> None:
     first, second = np.base_repr(a, base), np.base_repr(b, base)
     said = Task.of(catalogue.comparison(max(base, 3))).right_answer(f"{first}?{second}")
     assert said == ("0" if a == b else "1" if a < b else "2")
-
-
-@given(BITS)
-def test_strings(bits: str) -> None:
-    assert answer(chomsky.even_pairs(), bits) == str(sum(a != b for a, b in pairwise(bits)) % 2)
-    assert answer(chomsky.duplicate_string(), f"{bits}*00") == bits * 2
-    task, source = Task.of(chomsky.reverse_string()), Sampler(Task.of(chomsky.reverse_string())).typed_batch(bits)
-    assert task.text(source.source[0].tolist()) == ["$", *bits, "&"]
-    assert task.text(source.target[0].tolist()) == ["$", *reversed(bits), "&"]
+    divisor = b % 9 + 1
+    assert answer(catalogue.division(10), f"{a}/{divisor}") == str(a // divisor).zfill(len(str(a)))
 
 
 @given(BITS, st.data())
-def test_the_missing_symbol_is_that_of_the_other_string(bits: str, data: st.DataObject) -> None:
+def test_strings(bits: str, data: st.DataObject) -> None:
+    assert answer(chomsky.even_pairs(), bits) == str(sum(a != b for a, b in pairwise(bits)) % 2)
+    assert answer(chomsky.odds_first(), f"{bits}*{'0' * (len(bits) + 1)}") == bits[1::2] + bits[::2]
+    assert answer(chomsky.duplicate_string(), f"{bits}*00") == bits * 2
     missing, twice = data.draw(st.integers(0, 2 * len(bits) - 1)), [*bits * 2]
     symbol, twice[missing] = twice[missing], "2"
     assert answer(chomsky.missing_duplicate(), f"{''.join(twice[: len(bits)])}={''.join(twice[len(bits) :])}") == symbol
+    task, source = Task.of(chomsky.reverse_string()), Sampler(Task.of(chomsky.reverse_string())).typed_batch(bits)
+    assert task.text(source.source[0].tolist()) == ["$", *bits, "&"]
+    assert task.text(source.target[0].tolist()) == ["$", *reversed(bits), "&"]
 
 
 @given(DIGIT, st.lists(st.tuples(st.sampled_from("+-*"), DIGIT), max_size=9))
@@ -225,8 +204,8 @@ def test_the_table_of_the_study_says_what_the_rules_say() -> None:
     rows = pd.read_csv(study.FILE)
     assert not rows.duplicated(["rule", "seed"]).any() and {*rows.rule} <= {*study.ENTRIES}
     assert rows.certified.eq(rows.margin > 0).all() and (rows.right[rows.certified] == 1).all()
-    for name, own in rows.groupby("rule"):
-        assert own.lines.eq(study.line_count(study.ENTRIES[name].make)).all()
+    for name, of_rule in rows.groupby("rule"):
+        assert of_rule.lines.eq(study.line_count(study.ENTRIES[name].make)).all()
     assert {*rows[rows.run > 0].rule} == {"busy-beaver", "busy-beaver-abc", "universal"}
     assert study.summary(["universal"], range(1, 4)).certified.tolist() == ["3 of 3"]
 

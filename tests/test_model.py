@@ -1,6 +1,7 @@
 """The Transformer against torch.nn's, and its paths (recorded, open keys, step by step) against each other."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -139,18 +140,21 @@ def test_source_is_counted_as_asked(layout: Layout, end: str, index: list[int]) 
 
 
 ALONE = replace(TINY, kind="decoder-only", encoder_layers=0, source_index="running")
-CONFIGS = [replace(TINY, position=position) for position in POSITIONS]
-CONFIGS += [replace(ALONE, position=position) for position in POSITIONS[:5]]
+CONFIGS = [replace(TINY, position=position, bias=Window(1)) for position in POSITIONS]
+CONFIGS += [replace(ALONE, position=position, bias=Window(1)) for position in POSITIONS[:5]]
+CONFIGS += [
+    replace(size, position=position, bias=bias)
+    for size, position, bias in product((TINY, ALONE), (Rotary(), Relative(2)), (Causal(), LINES))
+]
 
 
-@pytest.mark.parametrize("bias", [Causal(), Window(1), LINES], ids=text)
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"{config.kind} {config.position}")
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"{config.kind} {config.position} {text(config.bias)}")
 @torch.inference_mode()
 def test_recording_decoding_step_by_step_and_the_beginning_of_a_target_give_the_same_logits(
-    bias: Bias, config: ModelConfig
+    config: ModelConfig,
 ) -> None:
     """So no logit depends on a later token."""
-    model = build(replace(config, bias=bias))
+    model = build(config)
     for layout in (*LAYOUTS, binary_aligned(40, "+")):
         source, target = tokens(layout)
         record = Record()
@@ -162,7 +166,7 @@ def test_recording_decoding_step_by_step_and_the_beginning_of_a_target_give_the_
         beginning = model(source, target[:, :3], layout)
         torch.testing.assert_close(beginning, together[:, :3], rtol=1e-4, atol=1e-4)
         for (name, layer), weights in record.weights.items():
-            assert not weights[~bias.opened(layout, name, layer).expand_as(weights)].any()
+            assert not weights[~config.bias.opened(layout, name, layer).expand_as(weights)].any()
             if config.kind == "encoder-decoder" or name == "source":
                 torch.testing.assert_close(weights, record.logits[name, layer].softmax(-1))
                 torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
@@ -174,8 +178,14 @@ def test_recording_decoding_step_by_step_and_the_beginning_of_a_target_give_the_
         assert record.weights.keys() == outputs | last
 
 
-@pytest.mark.parametrize("bias", [Window(0), Window(1), Window(1, "both"), Window(3), LINES, GAPS], ids=text)
-@pytest.mark.parametrize("position", POSITIONS, ids=text)
+BIASES = [Window(0), Window(1), Window(1, "both"), Window(3), LINES, GAPS]
+
+
+@pytest.mark.parametrize(
+    ("position", "bias"),
+    [*((position, LINES) for position in POSITIONS), *((Rotary(), bias) for bias in BIASES), (NoPosition(), GAPS)],
+    ids=text,
+)
 def test_open_keys_give_the_logits_and_gradients_of_the_dense_bias(
     position: PositionEncoding, bias: Bias, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,9 +203,9 @@ def test_open_keys_give_the_logits_and_gradients_of_the_dense_bias(
             torch.testing.assert_close(model(source, target, layout), few)
 
 
-@pytest.mark.parametrize("probability", [0.1, 0.3, 0.5])
-def test_dropout_drops_a_share_enlarges_the_rest_and_stops_in_evaluation(probability: float) -> None:
+def test_dropout_drops_a_share_enlarges_the_rest_and_stops_in_evaluation() -> None:
     torch.manual_seed(0)
+    probability = 0.3
     x, dropout = torch.ones(1000, 1001, requires_grad=True), Dropout(probability)
     dropped = dropout(x)
     assert set(dropped.unique().tolist()) == {0.0, torch.tensor(1 / (1 - probability)).item()}
