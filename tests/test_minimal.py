@@ -114,32 +114,32 @@ def contexts_of_package(rule: Rule) -> Iterator[tuple[Shape, dict[Leaf, int], in
 
 def test_the_package_has_the_same_contexts_of_addition() -> None:
     """Where nothing stands in one row, the package's trees have symbols, which are no part of a context."""
-    known = {}
-    for shape, context, right in contexts_of_package(catalogue.addition(10)):
-        last = max((place for kind, _, place in context if kind == "output"), default=-1)
-        digits = [context.get(("digit", number, place), -1) for place in (last, last + 1) for number in (0, 1)]
-        known[*digits, context.get(("output", 0, last), -1)] = 10 if shape.label is not None else right
-    assert known == RULES["addition"].contexts()
+    contexts = {}
+    for shape, leaves, right in contexts_of_package(catalogue.addition(10)):
+        last = max((place for kind, _, place in leaves if kind == "output"), default=-1)
+        digits = [leaves.get(("digit", number, place), -1) for place in (last, last + 1) for number in (0, 1)]
+        contexts[*digits, leaves.get(("output", 0, last), -1)] = 10 if shape.label is not None else right
+    assert contexts == RULES["addition"].contexts()
 
 
 def test_the_package_has_the_same_contexts_of_rule_110() -> None:
     """It writes a row from its right end, so its rule is the mirror image, 124; of a row there is always one above."""
-    known = {}
-    for shape, context, right in contexts_of_package(elementary(124)):
+    contexts = {}
+    for shape, leaves, right in contexts_of_package(elementary(124)):
         if not shape.case.first_row and shape.label is None:  # neither the first row nor the end
-            above = [context.get(leaf, -1) for leaf in shape.case.reads[2::-1]]  # from the other side
-            known[*above, -1 if shape.case.first_column else context["cell", 0, -1]] = right
-    assert known == {context: token for context, token in RULES["rule-110"].contexts().items() if token < 2}
+            above = [leaves.get(leaf, -1) for leaf in shape.case.reads[2::-1]]  # from the other side
+            contexts[*above, -1 if shape.case.first_column else leaves["cell", 0, -1]] = right
+    assert contexts == {context: token for context, token in RULES["rule-110"].contexts().items() if token < 2}
 
 
 @pytest.fixture(scope="module")
 def whole_run() -> tuple[Any, str]:
     """The model of `python examples/minimal.py`, and what that prints."""
-    made, prove, out = list[Any](), minimal.prove, io.StringIO()
+    models, prove, out = list[Any](), minimal.prove, io.StringIO()
     with pytest.MonkeyPatch.context() as patched, redirect_stdout(out):
-        patched.setattr(minimal, "prove", lambda rule: made.append(prove(rule)) or made[0])
+        patched.setattr(minimal, "prove", lambda rule: models.append(prove(rule)) or models[0])
         minimal.main()
-    return made[0], out.getvalue()
+    return models[0], out.getvalue()
 
 
 @pytest.fixture(scope="module")

@@ -45,8 +45,8 @@ def test_every_code_cell_is_executed_and_some_are_checked(path: Path) -> None:
     for cell in code_cells(path):
         assert cell.execution_count is not None, "nbval compares nothing in a cell that was never run"
         assert not [output for output in cell.outputs if output.output_type == "error"]
-    found = [tag for cell in code_cells(path) for tag in tags(cell)]
-    assert found.count("parameters") == 1 and found.count("nbval-check-output") >= 1
+    cell_tags = [tag for cell in code_cells(path) for tag in tags(cell)]
+    assert cell_tags.count("parameters") == 1 and cell_tags.count("nbval-check-output") >= 1
 
 
 @pytest.mark.notebooks
@@ -73,16 +73,17 @@ def test_stored_outputs_and_tables_are_what_the_notebook_gives_now(
         if file.name == "claims.csv":
             assert_same_verdicts(file, paths.figures() / file.name)
         elif file.suffix == ".csv":
-            found, stored = (pd.read_csv(folder / file.name) for folder in (file.parent, paths.figures()))
-            pd.testing.assert_frame_equal(found, stored, rtol=1e-3, atol=1e-3, obj=file.name)
+            ours, stored = (pd.read_csv(folder / file.name) for folder in (file.parent, paths.figures()))
+            pd.testing.assert_frame_equal(ours, stored, rtol=1e-3, atol=1e-3, obj=file.name)
 
 
-def assert_same_verdicts(found: Path, stored: Path) -> None:
+def assert_same_verdicts(written_file: Path, committed_file: Path) -> None:
     """Of one notebook, whose ledger has no other's verdicts."""
-    one, every = (pd.read_csv(path, dtype=str, keep_default_na=False) for path in (found, stored))
-    one = one[one.notebook != ""]
-    own = every[every.notebook.isin(one.notebook)]
-    pd.testing.assert_frame_equal(one.reset_index(drop=True), own.reset_index(drop=True))
+    files = (written_file, committed_file)
+    written, committed = (pd.read_csv(path, dtype=str, keep_default_na=False) for path in files)
+    written = written[written.notebook != ""]
+    of_notebook = committed[committed.notebook.isin(written.notebook)]
+    pd.testing.assert_frame_equal(written.reset_index(drop=True), of_notebook.reset_index(drop=True))
 
 
 BAD: dict[str, list[object]] = {
@@ -106,14 +107,15 @@ EVERYWHERE = {"profile", "results", "seeds"}
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
 def test_every_parameter_is_checked_before_a_notebook_computes(path: Path) -> None:
     first, second = code_cells(path)[:2]
-    given: dict[str, object] = {}
-    exec(first.source, given)
-    names = {*given} - {"__builtins__"}
+    parameters: dict[str, object] = {}
+    exec(first.source, parameters)
+    names = {*parameters} - {"__builtins__"}
     assert "parameters" in tags(first) and names <= {*BAD} == {*results.PARAMETERS}
     assert names == EVERYWHERE if path in APPENDICES else names >= EVERYWHERE
-    for name, value in ((each, value) for each in names for value in BAD[each]):
-        with pytest.raises(InputError, match=rf"^{name} [^\n]*: (choose one of|give) [^\n]*$"):
-            exec(second.source, given | {name: value})
+    for name in names:
+        for value in BAD[name]:
+            with pytest.raises(InputError, match=rf"^{name} [^\n]*: (choose one of|give) [^\n]*$"):
+                exec(second.source, parameters | {name: value})
 
 
 LEFT = ("addition-rope", "parity-abc")  # runs that the reproduction finds missing
@@ -137,7 +139,7 @@ def committed() -> dict[Path, int]:
 
 def reproduced(folder: Path) -> str:
     """`make reproduce` in the smoke profile, most runs being finished: a process for each would take minutes."""
-    jobs = [(each, 0) for each in studies.needed("smoke") if each.name not in LEFT]
+    jobs = [(experiment, 0) for experiment in studies.needed("smoke") if experiment.name not in LEFT]
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(folder / "runs"))
@@ -181,16 +183,12 @@ def shown(path: Path) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
-def test_every_figure_and_table_is_shown_with_its_number_and_caption(path: Path) -> None:
+def test_every_figure_and_table_is_shown_with_its_caption_and_ours_are_numbered_in_reading_order(path: Path) -> None:
     names, texts = shown(path)
     assert names or path.stem in PRINTED
     for name in names:
         number = exhibits.numbered(name, "")
         assert any(text.startswith(number) and len(text) > len(number) + 20 for text in texts), name
-
-
-@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
-@pytest.mark.parametrize("kind", ["figure", "table"])
-def test_our_figures_and_tables_are_numbered_in_reading_order(kind: str, path: Path) -> None:
-    ours = [found for name in shown(path)[0] if (found := exhibits.OURS.fullmatch(name)) and found[1] == kind]
-    assert [int(found[3]) for found in ours] == [*range(1, len(ours) + 1)]
+    for kind in ("figure", "table"):
+        ours = [match for match in map(exhibits.OURS.fullmatch, names) if match and match[1] == kind]
+        assert [int(match[3]) for match in ours] == [*range(1, len(ours) + 1)]

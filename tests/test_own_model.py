@@ -97,7 +97,7 @@ def carried(learning: int, retraining: int, period: int | None, places: int = 60
     source, target = problems(500, TRAINED, torch.Generator().manual_seed(1))
     with torch.no_grad():
         averaged = [weights.mean(0) for weights in model(source, target[:, :-1])[1]]
-    attention: dict[tuple[Attention, int], Tensor] = {("cross", layer): own for layer, own in enumerate(averaged)}
+    attention: dict[tuple[Attention, int], Tensor] = {("cross", layer): mean for layer, mean in enumerate(averaged)}
     bias = bias_from_attention(attention, unary(TRAINED), Calibration(floor=-1e4))
 
     def masks(places: int) -> Masks:

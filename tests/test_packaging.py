@@ -34,28 +34,26 @@ def test_nothing_is_pinned_and_the_lock_is_within_the_ranges() -> None:
     assert lines == sorted(lines, key=str.upper)
     locked = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = (own for name, own in project["optional-dependencies"].items() if name != APART)
+    extras = (extra for name, extra in project["optional-dependencies"].items() if name != APART)
     needed = map(Requirement, [*project["dependencies"], *chain.from_iterable(extras)])
-    for each in (each for each in needed if each.name != "abc-nb"):
-        assert {specifier.operator for specifier in each.specifier} == {">="}
-        assert locked[canonicalize_name(each.name)] in each.specifier
+    for requirement in (requirement for requirement in needed if requirement.name != "abc-nb"):
+        assert {specifier.operator for specifier in requirement.specifier} == {">="}
+        assert locked[canonicalize_name(requirement.name)] in requirement.specifier
     assert "abc-nb" not in locked
 
 
 def test_the_packages_models_are_the_shipped_ones() -> None:
     """Every record and its weights, which `make models` copies."""
-    known = store.shipped_lines()
+    shipped_lines = store.shipped_lines()
     records = [json.loads(line) for line in store.record_lines(paths.PACKAGED_MODELS / store.RUNS, 0).values()]
     assert {(record["task"], record["model"]) for record in records} == {*product(ARITHMETIC, ("abs", "abc"))}
     for record in records:
-        (file, prefix), shipped = record.pop("tensors"), json.loads(known[record["key"]])
-        where, other = shipped.pop("tensors")
+        (file, prefix), shipped = record.pop("tensors"), json.loads(shipped_lines[record["key"]])
+        where, shipped_prefix = shipped.pop("tensors")
         assert record == shipped, "run `make models`"
-        own, theirs = (
-            store.weights_in(paths.PACKAGED_MODELS / file, prefix),
-            store.weights_in(paths.SHIPPED / where, other),
-        )
-        assert store.tensors_checksum(own) == store.tensors_checksum(theirs) == record["facts"]["weights"]
+        packaged = store.weights_in(paths.PACKAGED_MODELS / file, prefix)
+        ours = store.weights_in(paths.SHIPPED / where, shipped_prefix)
+        assert store.tensors_checksum(packaged) == store.tensors_checksum(ours) == record["facts"]["weights"]
     assert sum(path.stat().st_size for path in paths.PACKAGED_MODELS.rglob("*.*")) < 5_000_000
 
 

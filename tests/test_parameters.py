@@ -77,9 +77,9 @@ def test_the_course_runs_under_other_parameters(case: Case, tmp_path: Path, monk
     wrong = case.notebook in ("00_in_ten_minutes", "07_every_length")  # they show wrong ones, whatever the task
     task = "n-by-1" if wrong else case.parameters.get("task", "addition")
     base = 2 if task == "parity" else case.parameters.get("base", 10)
-    found = RIGHT.findall(printed(output))
-    assert found or case.notebook != "02_vanilla_failure"
-    for first, operator, second, right in found:
+    answers = RIGHT.findall(printed(output))
+    assert answers or case.notebook != "02_vanilla_failure"
+    for first, operator, second, right in answers:
         assert int(right, base) == answer_of(task, base, first, operator, second)
 
 

@@ -89,9 +89,9 @@ def test_a_window_lights_digits_of_its_places_and_the_last_two_tokens() -> None:
 def test_a_cone_of_two_layers_holds_what_both_layers_reach() -> None:
     task = Task("addition")
     layout = task.layout(5)
-    one = Lines.one_key_per_head(layout, 4, 1)
-    two = Lines.one_key_per_head(layout, 4, 2)
-    first, second = cells.cones({"one": one, "two": two}, "1234+8642", 2).axes
+    shallow = Lines.one_key_per_head(layout, 4, 1)
+    deep = Lines.one_key_per_head(layout, 4, 2)
+    first, second = cells.cones({"one": shallow, "two": deep}, "1234+8642", 2).axes
     # One key a head: both digits of the place and of the place below, and the digit that was written last.
     assert lit(first)[:4] == ["2", "3", "6", "4"]
     assert lit(second)[:6] == ["2", "3", "4", "6", "4", "2"], "the second layer looks at the step before, too"

@@ -27,9 +27,9 @@ SPEC = spec(NAME, "smoke")
 
 def has(seed: int, record: Mapping[str, Any], folders: Folders, *, shipped: bool) -> None:
     """A run of that seed, with another's numbers and without weights, made here or shipped."""
-    own = dict(record) | {"key": SPEC.key(seed), "seed": seed}
-    folder = folders.runs / str(own["key"])
-    store.write_run(own, {}, folder)
+    record_of_seed = dict(record) | {"key": SPEC.key(seed), "seed": seed}
+    folder = folders.runs / str(record_of_seed["key"])
+    store.write_run(record_of_seed, {}, folder)
     if shipped:
         store.ship(store.read_run(SPEC, seed, folder), weights=False)
         shutil.rmtree(folder)
@@ -50,8 +50,8 @@ def test_of_shipped_results_one_seed_is_enough_and_without_any_those_that_are_th
 ) -> None:
     has(0, vanilla.record, folders, shipped=True)
     if origin != "runs":
-        (found,) = Results("smoke", origin, [1, 0, 2]).runs([NAME])
-        assert (found.seed, found.shipped) == (0, True)
+        (run,) = Results("smoke", origin, [1, 0, 2]).runs([NAME])
+        assert (run.seed, run.shipped) == (0, True)
     says = rf"no results of {NAME}, seed 7, were {where}: run `abc-nb train {NAME} .*or take the seeds .*there \(0\)"
     with pytest.raises(InputError, match=says):
         Results("smoke", origin, [7]).runs([NAME])
@@ -63,9 +63,9 @@ def test_of_runs_made_here_and_shipped_ones_those_of_the_seeds_asked_for_are_tak
 ) -> None:
     for seed in (0, 1, 2):
         has(seed, vanilla.record, folders, shipped=seed > 0)
-    found = Results("smoke", "runs", [0, 1, 7]).or_shipped()
-    assert [(each.seed, each.shipped) for each in found.runs([NAME])] == [(0, False), (1, True)]
-    assert "6 runs, 3 made here and 3 shipped; seeds 0 to 1; tight" in found.provenance([NAME] * 3)
+    results = Results("smoke", "runs", [0, 1, 7]).or_shipped()
+    assert [(run.seed, run.shipped) for run in results.runs([NAME])] == [(0, False), (1, True)]
+    assert "6 runs, 3 made here and 3 shipped; seeds 0 to 1; tight" in results.provenance([NAME] * 3)
     assert "1 runs, made here; seed 0; tight" in Results("smoke", "runs", [0]).provenance([NAME])
     assert "1 runs, shipped; seed 1; tight" in Results("smoke", "any", [1]).provenance([NAME])
 
@@ -78,13 +78,13 @@ def test_where_nothing_is_shipped_the_error_says_how_to_name_the_results(folders
 
 def test_median_worst_and_best_over_seeds_are_those_of_numpy() -> None:
     values = {6: [1.0, 0.5, 0.75], 10: [0.0, 0.25, 0.125, 0.5, 0.0625], 60: [0.2, 0.4]}
-    found = statistics.over_seeds(rows("Vanilla", values)).set_index("length")
+    by_length = statistics.over_seeds(rows("Vanilla", values)).set_index("length")
     for length, accuracies in values.items():
         middle = sorted(accuracies)[(len(accuracies) - 1) // 2]  # of an even number a seed, not a mean
-        assert found.ours[length] == pytest.approx(100 * middle)
-        assert (found.worst[length], found.best[length]) == (100 * min(accuracies), 100 * max(accuracies))
+        assert by_length.ours[length] == pytest.approx(100 * middle)
+        assert (by_length.worst[length], by_length.best[length]) == (100 * min(accuracies), 100 * max(accuracies))
         low, high = wilson(round(1000 * middle), 1000)
-        assert (found.ci_low[length], found.ci_high[length]) == pytest.approx((100 * low, 100 * high))
+        assert (by_length.ci_low[length], by_length.ci_high[length]) == pytest.approx((100 * low, 100 * high))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_percentage_is_not_rounded_to_all_or_nothing(value: float, text: str, 
     assert (statistics.percent(value), statistics.percent(value, 0)) == (text, short)
     panel = pictures.new_figure(1)[1][0]
     plots.percent_map(panel, pd.DataFrame([[value]]), "")
-    assert [each.get_text() for each in panel.texts] == [short]
+    assert [label.get_text() for label in panel.texts] == [short]
 
 
 def test_the_papers_number_stands_beside_ours() -> None:

@@ -61,13 +61,13 @@ def test_training_and_validation_numbers_come_from_their_own_part(
 ) -> None:
     """Unpadded ones have as many digits as columns."""
     sampler = Sampler(Task(name, base), arrangement, regime)
-    trained = [sampler.training_batch(0, step, 50) for step in range(60)]
-    for batches, part in zip((trained, sampler.validation_batches(0, 500)), sampling.split_numbers(0), strict=True):
+    training = [sampler.training_batch(0, step, 50) for step in range(60)]
+    for batches, part in zip((training, sampler.validation_batches(0, 500)), sampling.split_numbers(0), strict=True):
         assert {batch.layout.width for batch in batches} == {*sampler.widths}
         for batch in batches:
             for numbers in operands_of(batch, base):
                 assert np.isin(numbers, part).all()
-                assert regime != "unpadded" or all(len(str(each)) == batch.layout.width for each in numbers)
+                assert regime != "unpadded" or all(len(str(number)) == batch.layout.width for number in numbers)
 
 
 COMPUTE: dict[str, Callable[..., int]] = {"successor": lambda a: a + 1, "addition": add, "subtraction": sub}
@@ -164,12 +164,12 @@ def test_numbers_are_compared_and_counted_like_integers(
 @pytest.mark.parametrize("name", REGISTRY)
 def test_what_is_drawn_does_not_change(name: str) -> None:
     """Bit for bit, as the digests say that were made when the shipped models were trained."""
-    found = hashlib.sha256()
+    checksum = hashlib.sha256()
     for regime in get_args(Regime):
         cut = regime == "unpadded" and Task(name).grows
         sampler = Sampler(Task(name), "as-written" if cut else "natural", regime, width_count=3)
         batches = [sampler.training_batch(seed, step, 64) for seed, step in ((0, 0), (0, 7), (3, 1))]
         batches += [*sampler.validation_batches(0, 60), sampler.calibration_batch(0, 20)]
         for batch in (*batches, *(sampler.test_batch(length, 20, 20240701) for length in (1, 3, 6))):
-            found.update(batch.source.numpy().tobytes() + batch.target.numpy().tobytes())
-    assert found.hexdigest()[:16] == json.loads(DRAWN.read_text())[name]
+            checksum.update(batch.source.numpy().tobytes() + batch.target.numpy().tobytes())
+    assert checksum.hexdigest()[:16] == json.loads(DRAWN.read_text())[name]

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from processes import python
 
 from abc_nb.bias import Window
+from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common import paths
 from abc_nb.common.config import classes, from_data, to_data
@@ -65,9 +67,9 @@ def addition_mod() -> Iterator[str]:
 
 
 def test_a_task_whose_name_begins_like_another_is_found(addition_mod: str) -> None:
-    own = spec("addition-mod-vanilla")
-    assert isinstance(own, Spec) and (own.task.name, own.identity.model) == (addition_mod, "vanilla")
-    assert own.task.answer([np.array([[9, 9]]), np.array([[2, 0]])]).tolist() == [[1, 0]], "99 + 2, modulo 100"
+    modulo = spec("addition-mod-vanilla")
+    assert isinstance(modulo, Spec) and (modulo.task.name, modulo.identity.model) == (addition_mod, "vanilla")
+    assert modulo.task.answer([np.array([[9, 9]]), np.array([[2, 0]])]).tolist() == [[1, 0]], "99 + 2, modulo 100"
     assert parse("addition-mod-abc-base7") == Name(addition_mod, "abc", 7)
 
 
@@ -76,23 +78,23 @@ def test_every_experiment_has_a_spec_and_its_plain_data_say_all(profile: str) ->
     digests: dict[str, list[Any]] = {}
     languages = [Name(LANGUAGE, model) for model in language_models()] if profile == "quick" else []
     for name in [*studies.names_of(*studies.studies_of(profile)), *languages]:
-        own = spec(name, profile)
-        assert own.tests and json.loads(json.dumps(own.data)) == own.data
-        if isinstance(own, Spec):
-            assert own.task == Task(name.task, name.base) and own.sampler.widths
-        digests.setdefault(own.digest, []).append(own)
+        experiment = spec(name, profile)
+        assert experiment.tests and json.loads(json.dumps(experiment.data)) == experiment.data
+        if isinstance(experiment, Spec):
+            assert experiment.task == Task(name.task, name.base) and experiment.sampler.widths
+        digests.setdefault(experiment.digest, []).append(experiment)
     for same in digests.values():
-        assert all(each == same[0] for each in same), "one digest, one spec"
+        assert all(other == same[0] for other in same), "one digest, one spec"
 
 
 def test_practice_is_the_last_part_of_abs_and_abc() -> None:
     """Changes are those of the model that is practised with; `practice` is the number of rounds."""
     for name in ("addition-abs", "addition-abc", "addition-decoder-abs", "addition-decoder-abc-twice", "n-by-n-abc"):
-        own = spec(name, changes=["training.steps=3200", "practice=2"])
-        assert isinstance(own, Spec) and own.parent and own.parent.training.steps == 3200
-        assert own.training.steps == spec(name).training.steps
-        assert (own.practice, own.start, own.calibration) == (2, "parent", None)
-        assert (own.model, own.sampler) == (own.parent.model, own.parent.sampler)
+        experiment = spec(name, changes=["training.steps=3200", "practice=2"])
+        assert isinstance(experiment, Spec) and experiment.parent and experiment.parent.training.steps == 3200
+        assert experiment.training.steps == spec(name).training.steps
+        assert (experiment.practice, experiment.start, experiment.calibration) == (2, "parent", None)
+        assert (experiment.model, experiment.sampler) == (experiment.parent.model, experiment.parent.sampler)
 
 
 def test_a_plain_model_can_be_calibrated_in_any_base() -> None:
@@ -109,37 +111,40 @@ def test_a_test_length_that_a_position_does_not_reach_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "read"),
+    ("field", "typed", "value"),
     [
-        ("training.steps=3200", lambda own: own.training.steps == 3200),
-        ('model.position={"type": "Sinusoidal", "period": 5}', lambda own: own.model.position == Sinusoidal(5)),
-        ('model.bias={"type": "Window", "w": 2}', lambda own: own.model.bias == Window(2)),
-        ("sampler.regime=padded", lambda own: own.sampler.regime == "padded"),
-        ("accept=0.5", lambda own: own.accept == 0.5),
-        ('calibration={"type": "Calibration", "share": 0.3}', lambda own: own.calibration == Calibration(share=0.3)),
-        ("parent.training.steps=99", lambda own: own.parent.training.steps == 99 and own.training.steps != 99),
+        ("training.steps", "3200", 3200),
+        ("model.position", '{"type": "Sinusoidal", "period": 5}', Sinusoidal(5)),
+        ("model.bias", '{"type": "Window", "w": 2}', Window(2)),
+        ("sampler.regime", "padded", "padded"),
+        ("accept", "0.5", 0.5),
+        ("calibration", '{"type": "Calibration", "share": 0.3}', Calibration(share=0.3)),
+        ("parent.training.steps", "99", 99),
     ],
 )
-def test_any_field_can_be_set_and_gives_another_key(change: str, read: Any) -> None:
-    usual, own = (spec("addition-abc-unpractised", changes=changes) for changes in ([], [change]))
-    assert read(own) and not read(usual)
-    assert own.digest != usual.digest and own.changes == (change,)
+def test_any_field_can_be_set_and_gives_another_key(field: str, typed: str, value: Any) -> None:
+    change, read = f"{field}={typed}", attrgetter(field)
+    usual, changed = (spec("addition-abc-unpractised", changes=changes) for changes in ([], [change]))
+    assert read(changed) == value != read(usual)
+    assert (changed.training == usual.training) is (field != "training.steps"), "a parent's is its own"
+    assert changed.digest != usual.digest and changed.changes == (change,)
 
 
 @pytest.mark.parametrize("change", ["mixture.longest=3", "training.steps=9", "practice.batch=4", "model.width=64"])
 def test_a_field_of_a_language_model_can_be_set_and_gives_another_key(change: str) -> None:
-    usual, own = (spec("language-abs", changes=changes) for changes in ([], [change]))
-    assert own.digest != usual.digest and own.name == f"language-abs --set {change}"
+    usual, changed = (spec("language-abs", changes=changes) for changes in ([], [change]))
+    assert changed.digest != usual.digest and changed.name == f"language-abs --set {change}"
 
 
 def test_a_whole_number_is_the_same_value_as_a_fraction() -> None:
-    assert spec("addition-vanilla", "smoke", ["model.dropout=0"]).digest == spec("addition-vanilla", "smoke").digest
-    assert spec("addition-vanilla", "smoke", ["training.clip=1"]).digest == spec("addition-vanilla", "smoke").digest
+    changes = ([], ["model.dropout=0"], ["training.clip=1"])
+    assert len({spec("addition-vanilla", "smoke", change).digest for change in changes}) == 1
 
 
 def test_a_bias_made_by_hand_follows_the_size_that_is_set() -> None:
-    own = spec("addition-decoder-abs", changes=["model.heads=4", "model.decoder_layers=1"])
-    assert own.model.bias.heads == 4 and {line.layer for line in own.model.bias.lines} == {0}  # type: ignore[attr-defined]
+    experiment = spec("addition-decoder-abs", changes=["model.heads=4", "model.decoder_layers=1"])
+    assert isinstance(experiment.model.bias, Lines) and experiment.model.bias.heads == 4
+    assert {line.layer for line in experiment.model.bias.lines} == {0}
 
 
 @pytest.mark.parametrize(
@@ -209,7 +214,7 @@ def test_an_experiment_is_advised_with_the_command_that_knows_it(tmp_path: Path)
 
 
 def test_every_encoding_can_be_named_and_comes_back_from_plain_data() -> None:
-    for name, each in classes(PositionEncoding).items():
-        if each.__module__.startswith("abc_nb."):
-            own = spec("addition-vanilla", changes=[f"model.position={name}"]).model.position
-            assert from_data(to_data(own), [each]) == own
+    for name, encoding in classes(PositionEncoding).items():
+        if encoding.__module__.startswith("abc_nb."):
+            position = spec("addition-vanilla", changes=[f"model.position={name}"]).model.position
+            assert from_data(to_data(position), [encoding]) == position

@@ -83,12 +83,12 @@ def test_every_shipped_run_is_found_by_its_name() -> None:
     for record in records:
         assert "tensors" not in record or (paths.SHIPPED / record["tensors"][0]).exists()
         experiments[record["task"], record["model"], record["base"], record["profile"]].append(record)
-    for (*name, profile), own in experiments.items():
+    for (*name, profile), of_name in experiments.items():
         today = spec(Name(*name), profile)
         assert parse(str(today.identity)) == today.identity
-        assert {record["key"] for record in own} == {today.key(record["seed"]) for record in own}
+        assert {record["key"] for record in of_name} == {today.key(record["seed"]) for record in of_name}
         data = json.loads(json.dumps(today.data))
-        assert all(digests[digest] == data for digest in {record["spec"] for record in own})
+        assert all(digests[digest] == data for digest in {record["spec"] for record in of_name})
 
 
 def test_names_and_experiments_are_one_to_one() -> None:

@@ -112,9 +112,9 @@ def test_the_automaton_of_a_task_writes_what_the_task_does(name: str) -> None:
     for row, right in enumerate(task.answer(operands)):
         long = np.stack([digits[row] for digits in operands[: rules.digits.shape[1]]], axis=1)
         short = operands[-1][row, : task.rule.short_digits]
-        own = [start for start in rules.start if (rules.short[start] == short).all()]
-        assert len(own) == 1
-        state, written = own[0], []
+        starts = [start for start in rules.start if (rules.short[start] == short).all()]
+        assert len(starts) == 1
+        state, written = starts[0], []
         for digits in long:
             chosen = (rules.digits == digits).all(1).argmax()
             written.append(rules.output[state, chosen])
@@ -168,9 +168,9 @@ def test_problems_are_written_as_in_the_paper(
 @given(st.integers(0, 9999), st.integers(0, 9999), BASES)
 def test_a_sum_as_others_write_it(first: int, second: int, base: int) -> None:
     """Operands' units first, and the answer's units last with a place for the carry."""
-    width = max(places_of(each, base) for each in (first, second))
-    task, operands = Task("addition", base), [array([each], base, width) for each in (first, second)]
-    a, b = (np.base_repr(each, base).lower().rjust(width, "0") for each in (first, second))
+    width = max(places_of(number, base) for number in (first, second))
+    task, operands = Task("addition", base), [array([number], base, width) for number in (first, second)]
+    a, b = (np.base_repr(number, base).lower().rjust(width, "0") for number in (first, second))
     total = np.base_repr(first + second, base).lower().rjust(width + 1, "0")
     assert written(task, operands, width, "units-first")[0] == f"${a[::-1]}+{b[::-1]}&"
     assert written(task, operands, width, "as-written") == [f"${a}+{b}&", f"${total}&"]

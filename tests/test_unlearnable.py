@@ -54,7 +54,7 @@ def test_of_problems_that_look_the_same_the_most_frequent_token_can_be_right() -
 
 
 def test_without_lines_sums_are_bags_of_digits_and_abcs_lines_tell_them_apart() -> None:
-    found = Results("quick", "shipped", [0])
-    assert unlearnable.of_run(found.first_run("addition-algorithm-1-none-new")) > 0.4
-    assert unlearnable.of_run(found.first_run("addition-abc-unpractised")) == 0
-    assert np.isnan(unlearnable.of_run(found.first_run("addition-algorithm-1-plain-new")))
+    results = Results("quick", "shipped", [0])
+    assert unlearnable.of_run(results.first_run("addition-algorithm-1-none-new")) > 0.4
+    assert unlearnable.of_run(results.first_run("addition-abc-unpractised")) == 0
+    assert np.isnan(unlearnable.of_run(results.first_run("addition-algorithm-1-plain-new")))

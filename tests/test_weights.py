@@ -49,16 +49,16 @@ def is_adapted(name: str) -> bool:
 
 
 def test_adaptation_changes_no_output_at_first_follows_from_its_seed_and_disturbs_no_other_random_numbers() -> None:
-    found = []
+    matrices = []
     for seed in (0, 0, 1):
         model = build(CONFIG)
         before, expected = torch.random.get_rng_state(), outputs(model)
         lora.adapt(model, 2, seed)
         torch.testing.assert_close(torch.random.get_rng_state(), before)
         torch.testing.assert_close(outputs(model), expected)
-        found.append(torch.cat([p.flatten() for name, p in model.named_parameters() if name.endswith(".a")]))
-    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
-    assert not torch.equal(found[0], found[2])
+        matrices.append(torch.cat([p.flatten() for name, p in model.named_parameters() if name.endswith(".a")]))
+    torch.testing.assert_close(matrices[0], matrices[1], rtol=0, atol=0)
+    assert not torch.equal(matrices[0], matrices[2])
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])
@@ -106,5 +106,5 @@ def test_rounded_weights_are_kept_in_a_byte_each_and_all_weights_exactly(first: 
     weights = {"rounded": rounded, "other": torch.from_numpy(second)}
     kept = packed(weights)
     assert kept["rounded"].dtype == torch.int8
-    found = unpacked(kept)
-    assert found.keys() == weights.keys() and all(found[name].equal(weights[name]) for name in weights)
+    read_back = unpacked(kept)
+    assert read_back.keys() == weights.keys() and all(read_back[name].equal(weights[name]) for name in weights)

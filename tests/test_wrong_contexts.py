@@ -16,15 +16,15 @@ def test_the_list_of_a_shipped_model_is_complete_and_its_problems_are_answered_s
     run, practised = store.with_weights(spec(f"{name}-unpractised"), 0), store.find(spec(name), 0)
     assert run is not None and practised is not None
     with torch.inference_mode():
-        found = pd.DataFrame(wrong_contexts.wrong(run))
+        wrong = pd.DataFrame(wrong_contexts.wrong(run))
     listed = pd.read_csv(wrong_contexts.FILE, dtype=str).query(
         "task == 'n-by-1' and positions == 'none' and seed == '0'"
     )
-    assert len(found) == len(listed) == practised.facts["practice"]["wrong_before"]
-    assert sorted(found.context) == sorted(listed.context) and (found.margin < 0).all()
+    assert len(wrong) == len(listed) == practised.facts["practice"]["wrong_before"]
+    assert sorted(wrong.context) == sorted(listed.context) and (wrong.margin < 0).all()
     model = run.model()
     round_weights(model)
-    rows = found[["problem", "answer", "right"]].to_numpy().tolist()
-    for (problem, answer, right), said in zip(rows, answers(model, run.spec.sampler, found.problem), strict=True):
+    rows = wrong[["problem", "answer", "right"]].to_numpy().tolist()
+    for (problem, answer, right), said in zip(rows, answers(model, run.spec.sampler, wrong.problem), strict=True):
         first, second = map(int, problem.split("*"))
         assert said == answer != right == str(first * second)
