@@ -4,10 +4,12 @@ import cmath
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
+import numpy as np
 import pytest
 import torch
-from helpers import TINY, build, table
+from helpers import SAMPLER, TINY, build, table
 from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
@@ -16,7 +18,8 @@ from abc_nb.model.positions import Index, NoPosition, PositionEncoding, Relative
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout, SourceIndex, binary_aligned, binary_natural, unary
 from abc_nb.specs.spec import spec
-from abc_nb.training.problems import phases
+from abc_nb.training.problems import loss_of, phases
+from audit.models import MODERN
 from audit.positions.digits import Abacus, Coupling, Learned, TableCoupling
 from audit.positions.distances import (
     Fire,
@@ -25,6 +28,7 @@ from audit.positions.distances import (
     NTKRotary,
     Randomized,
     Sandwich,
+    ShortRelative,
     TransformerXL,
 )
 
@@ -32,7 +36,7 @@ SIZE, HEADS = 8, 3
 QUERIES, KEYS = torch.tensor([0, 1, 2, 9]), torch.tensor([30, 3, 2, 1, 0])  # counted from either end
 
 
-def made(encoding: PositionEncoding) -> MultiHeadAttention:
+def attention_with(encoding: PositionEncoding) -> MultiHeadAttention:
     """With parameters that all matter."""
     torch.manual_seed(0)
     attention = MultiHeadAttention(HEADS * SIZE, HEADS, 0.0, encoding)
@@ -60,8 +64,8 @@ def placed(encoding: PositionEncoding, layout: Layout, training: bool = False) -
 def test_sinusoids_are_the_formula_of_vaswani_of_the_index_modulo_the_period(period: int | None) -> None:
     index = [[0, 1, 2, 7], [60, 400, 5, 6]]  # of two samples
     expected = [[waves(place if period is None else place % period, 12) for place in sample] for sample in index]
-    found = Sinusoidal(period).embedding(torch.tensor(index), 12)
-    torch.testing.assert_close(found, torch.tensor(expected), rtol=0, atol=1e-4)
+    embedding = Sinusoidal(period).embedding(torch.tensor(index), 12)
+    torch.testing.assert_close(embedding, torch.tensor(expected), rtol=0, atol=1e-4)
 
 
 ANGLES: list[tuple[Rotary, Callable[[int, int, float], float]]] = [  # of a position and a pair, so much beyond training
@@ -80,12 +84,12 @@ def test_a_rotation_is_multiplication_by_a_complex_number(
     layout = unary(width)
     x = torch.randn(2, 3, layout.source_length, SIZE, generator=torch.Generator().manual_seed(0))
     index = Index(torch.arange(layout.source_length) - layout.units, torch.arange(layout.target_length))
-    found = encoding.rotate(x, encoding.place(index, layout, SIZE, training=False).source)
+    rotated = encoding.rotate(x, encoding.place(index, layout, SIZE, training=False).source)
     for column in range(layout.source_length):
         for pair in range(SIZE // 2):
             turn = cmath.exp(1j * angle(column - layout.units, pair, max(1, layout.source_length / 12)))
             before, after = (
-                torch.complex(*part[:, :, column, 2 * pair : 2 * pair + 2].unbind(-1)) for part in (x, found)
+                torch.complex(*part[:, :, column, 2 * pair : 2 * pair + 2].unbind(-1)) for part in (x, rotated)
             )
             torch.testing.assert_close(after, before * turn, rtol=1e-4, atol=1e-5)
 
@@ -138,25 +142,26 @@ def test_attention_is_the_formula_one_query_and_key_at_a_time(
     encoding: PositionEncoding, formula: Formula, keys: Tensor
 ) -> None:
     """With a bias, too, that closes some keys."""
-    attention, x, memory = made(encoding), *(torch.randn(1, len(index), HEADS * SIZE) for index in (QUERIES, keys))
+    attention = attention_with(encoding)
+    x, memory = (torch.randn(1, len(index), HEADS * SIZE) for index in (QUERIES, keys))
     bias = torch.randn(HEADS, len(QUERIES), len(keys)).masked_fill(torch.rand(len(keys)) < 0.3, -math.inf)
-    found = attention.attend(x, attention.keys_values(memory, keys), bias, (QUERIES, keys))
+    attended = attention.attend(x, attention.keys_values(memory, keys), bias, (QUERIES, keys))
     query = attention.query(x).view(-1, HEADS, SIZE)
     key, value = (part(memory).view(-1, HEADS, SIZE) for part in (attention.key, attention.value))
     mixed = torch.empty_like(query)
     for head in range(HEADS):
         for row, i in enumerate(QUERIES.tolist()):
-            own = query[row, head]
+            query_of_head = query[row, head]
             logits = bias[head, row].clone()
             for column, j in enumerate(keys.tolist()):
-                logits[column] += own @ key[column, head] / math.sqrt(SIZE)
-                logits[column] += formula(attention.position, own, head, i, j)
+                logits[column] += query_of_head @ key[column, head] / math.sqrt(SIZE)
+                logits[column] += formula(attention.position, query_of_head, head, i, j)
             mixed[row, head] = logits.softmax(-1) @ value[:, head]
-    torch.testing.assert_close(found, attention.out(mixed.flatten(1))[None], rtol=1e-4, atol=2e-5)
+    torch.testing.assert_close(attended, attention.out(mixed.flatten(1))[None], rtol=1e-4, atol=2e-5)
 
 
 def test_a_parameter_of_kerple_below_its_floor_is_put_back_on_it_and_learns() -> None:
-    position = made(Kerple()).position
+    position = attention_with(Kerple()).position
     r2 = position.get_parameter("r2")
     torch.nn.init.constant_(r2, -1.0)
     logits = Kerple().logits(position, torch.zeros(1, HEADS, len(QUERIES), SIZE), (QUERIES, KEYS))
@@ -168,9 +173,9 @@ def test_a_learned_vector_of_the_index_is_added_to_each_token() -> None:
     layout = unary(5)
     model = Transformer(replace(TINY, encoder_layers=0, position=Learned(20)), 15)
     tokens = torch.randint(15, (2, layout.source_length), generator=torch.Generator().manual_seed(1))
-    found, table = model.encode(tokens, model.frame(layout)), model.get_parameter("position.weight")
+    encoded, table = model.encode(tokens, model.frame(layout)), model.get_parameter("position.weight")
     expected = 8**0.5 * (model.embedding.weight[tokens] + table[: layout.source_length].flip(0))
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(encoded, expected)
     assert table.shape == (20, 8)
 
 
@@ -303,6 +308,8 @@ def test_what_has_no_position_is_an_error_that_says_how_many_there_are(
     assert max(index.source.max(), index.target.max()) == 11
     with pytest.raises(InputError, match=r"^13 positions are too many: .* 12$"):
         placed(encoding, unary(widest + 1), training)
+    with pytest.raises(InputError, match="need an output that is a table"):
+        placed(TableCoupling(), unary(widest), training)
 
 
 def test_the_target_of_a_product_may_go_on_beyond_its_source() -> None:
@@ -311,6 +318,27 @@ def test_the_target_of_a_product_may_go_on_beyond_its_source() -> None:
     assert (source.flip(0).tolist(), target.tolist()) == ([*range(13)], [*range(3, 13)])
 
 
-def test_positions_by_row_and_column_need_a_table() -> None:
-    with pytest.raises(InputError, match="need an output that is a table"):
-        placed(TableCoupling(), unary(3))
+# ---- models with these encodings
+
+
+@pytest.mark.parametrize("name", MODERN)
+def test_every_parameter_of_the_encoding_gets_a_gradient(name: str) -> None:
+    model, batch = build(replace(TINY, position=MODERN[name].position)), SAMPLER.training_batch(0, 0, 16)
+    loss, _ = loss_of(model.train(), batch, phases(model, 0, 0, 16))
+    loss.backward()
+    owned = {key: p for key, p in model.named_parameters() if "position." in key}
+    gradients = {key: p.grad for key, p in model.named_parameters()}
+    assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients.values())
+    for key in owned:
+        moves = cast(Tensor, gradients[key]) != 0
+        assert moves.any() or key.endswith("network.2.bias"), key  # the same for all keys of a head: softmax drops it
+
+
+@pytest.mark.parametrize(("name", "clip"), [("addition-rpe-short-by-place", 4), ("parity-rpe-short", 11)])
+def test_training_shows_every_vector_of_a_short_clip(name: str, clip: int) -> None:
+    """Cross-attention has all distances from one end of the clip to the other, in the narrowest problems too."""
+    chosen = spec(name)
+    assert chosen.model.position == ShortRelative(clip)
+    layout = chosen.task.layout(min(chosen.sampler.widths))
+    distances = layout.source_index(chosen.model.source_index)[None, :] - np.arange(layout.target_length)[:, None]
+    assert {*range(-clip, clip + 1)} <= {*distances.flatten().tolist()}

@@ -74,16 +74,16 @@ def damaged(name: str = "parity-window-cyclic", noise: float = 0.5) -> tuple[Tra
 def test_a_model_made_wrong_is_certified_after_practice_with_numbers_of_training_alone(seen: list[Batch]) -> None:
     model, sampler = damaged()
     before = certify_model(model, sampler)
-    found = practise(model, sampler, CONFIG, 0, ROUNDS)
+    practised = practise(model, sampler, CONFIG, 0, ROUNDS)
     after = certify_model(model, sampler)
-    assert before.wrong > 0 == after.wrong and after.certified and found.certificates[0].certified
-    facts = found.facts
+    assert before.wrong > 0 == after.wrong and after.certified and practised.certificates[0].certified
+    facts = practised.facts
     assert (facts["wrong_before"], facts["wrong_after"], facts["alone"]) == (before.wrong, 0, 0)
     assert 1 <= facts["rounds"] <= ROUNDS
-    assert found.progress.step == len(seen) == CONFIG.steps * facts["rounds"]
-    assert [row["step"] for row in found.progress.history] == [*range(0, found.progress.step + 1, 5)]
-    every = [batch.operands(torch.arange(len(batch.source)), sampler.task)[0] for batch in seen]
-    assert 0 < max(max(integers(digits, 2)) for digits in every) <= 2**20
+    assert practised.progress.step == len(seen) == CONFIG.steps * facts["rounds"]
+    assert [row["step"] for row in practised.progress.history] == [*range(0, practised.progress.step + 1, 5)]
+    digits_seen = [batch.operands(torch.arange(len(batch.source)), sampler.task)[0] for batch in seen]
+    assert 0 < max(max(integers(digits, 2)) for digits in digits_seen) <= 2**20
 
 
 def test_a_certified_model_is_rounded_to_8_bits_and_left_as_it_is() -> None:
@@ -91,9 +91,9 @@ def test_a_certified_model_is_rounded_to_8_bits_and_left_as_it_is() -> None:
     model, rounded = run.model(), run.model()
     round_weights(rounded)
     before = checksum(weights_of(rounded))
-    found = practise(model, run.spec.sampler, CONFIG, 0, ROUNDS)
-    assert found.progress.step == found.facts["rounds"] == 0 and found.certificates[0].certified
-    assert len(found.progress.history) == 1 and checksum(weights_of(model)) == before
+    practised = practise(model, run.spec.sampler, CONFIG, 0, ROUNDS)
+    assert practised.progress.step == practised.facts["rounds"] == 0 and practised.certificates[0].certified
+    assert len(practised.progress.history) == 1 and checksum(weights_of(model)) == before
 
 
 class Signs:
@@ -127,7 +127,7 @@ def test_any_model_is_practised_in_rounds_and_proven_in_one_progress(rate: float
     torch.manual_seed(1)
     model, recipe = torch.nn.Linear(2, 1, bias=False), OneCycle(20, 1, rate, weight_decay=0.0)
     trial, states = Signs(model), list[tuple[int, int]]()
-    found = until_certified(
+    practised = until_certified(
         model,
         trial,
         [recipe] * 5,
@@ -135,11 +135,11 @@ def test_any_model_is_practised_in_rounds_and_proven_in_one_progress(rate: float
         Progress(7, history=[{"step": 7}]),
         lambda progress: states.append((progress.round, progress.step)),
     )
-    assert found.certificates[0].certified == certified and trial.proofs == 1
-    assert found.wrong[0] > 0 and (found.wrong[-1] == 0) == certified
-    assert found.rounds == 5 or certified
-    assert [row["step"] for row in found.progress.history] == [*range(7, 8 + 20 * found.rounds)]
-    assert states[0] == (0, 7) and {*states} >= {(number, 7 + 20 * number) for number in range(1, found.rounds + 1)}
+    assert practised.certificates[0].certified == certified and trial.proofs == 1
+    assert practised.wrong[0] > 0 and (practised.wrong[-1] == 0) == certified
+    assert practised.rounds == 5 or certified
+    assert [row["step"] for row in practised.progress.history] == [*range(7, 8 + 20 * practised.rounds)]
+    assert states[0] == (0, 7) and {*states} >= {(number, 7 + 20 * number) for number in range(1, practised.rounds + 1)}
 
 
 def test_small_changes_add_up_over_rounds_though_a_search_is_at_rounded_weights(
@@ -157,8 +157,8 @@ def test_small_changes_add_up_over_rounds_though_a_search_is_at_rounded_weights(
     monkeypatch.setattr(practice, "fit", train)
     trial = SimpleNamespace(search=lambda enough, count: int(model.weight.item() == 1.0), certificates=certificates)
     trial.losses_of_round = lambda: None
-    found = until_certified(model, trial, [CONFIG] * 9, 0, Progress())
-    assert found.wrong == [1, 1, 1, 1, 1, 0] and model.weight.item() == 1 + 2**-6
+    practised = until_certified(model, trial, [CONFIG] * 9, 0, Progress())
+    assert practised.wrong == [1, 1, 1, 1, 1, 0] and model.weight.item() == 1 + 2**-6
 
 
 def test_later_rounds_are_slower(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,9 +169,9 @@ def test_later_rounds_are_slower(monkeypatch: pytest.MonkeyPatch) -> None:
         rates.append(recipe.learning_rate / CONFIG.learning_rate)
 
     monkeypatch.setattr(practice, "fit", nothing)
-    found = practise(model, sampler, CONFIG, 0, 6)
-    assert rates == [1, 1, 1, 1, 0.2, 0.2] and not found.certificates[0].certified
-    assert found.facts["wrong_before"] == found.facts["wrong_after"] > 0
+    practised = practise(model, sampler, CONFIG, 0, 6)
+    assert rates == [1, 1, 1, 1, 0.2, 0.2] and not practised.certificates[0].certified
+    assert practised.facts["wrong_before"] == practised.facts["wrong_after"] > 0
 
 
 def test_a_search_counts_what_a_certificate_counts_and_ends_early_where_enough_is_known() -> None:
@@ -181,8 +181,8 @@ def test_a_search_counts_what_a_certificate_counts_and_ends_early_where_enough_i
     whole, trial, counted = certify_model(model, sampler), AllContexts(model, [contexts]), list[int]()
     assert trial.search(math.inf, lambda tried, total: counted.append(tried)) == whole.wrong
     assert counted[-1] == sum(contexts.counts.values())
-    (found,) = trial.certificates()
-    assert replace(found, seconds=0.0) == replace(whole, seconds=0.0)
+    (certificate,) = trial.certificates()
+    assert replace(certificate, seconds=0.0) == replace(whole, seconds=0.0)
     results = {result.shape: result for result in results_of(model, contexts) if result.margin < NARROW_MARGIN}
     assert {*trial.poor} == {*results}
     for shape, poor in trial.poor.items():
@@ -201,11 +201,11 @@ def test_each_problem_that_is_practised_is_answered_wrong_in_training() -> None:
     contexts = contexts_of(model, sampler)
     trial = AllContexts(model, [contexts])
     trial.search(math.inf, lambda *_: None)
-    found = problems_of(model, contexts, trial.poor)
-    assert found
-    for each in found[:: max(1, len(found) // 50)]:
-        assert each.width in sampler.widths and max(integers(each.operands[0], 10)) <= 2**20
-        batch, wrong = sampler.batch(each.operands, each.width), False
+    candidates = problems_of(model, contexts, trial.poor)
+    assert candidates
+    for candidate in candidates[:: max(1, len(candidates) // 50)]:
+        assert candidate.width in sampler.widths and max(integers(candidate.operands[0], 10)) <= 2**20
+        batch, wrong = sampler.batch(candidate.operands, candidate.width), False
         for phase in range(3):
             with torch.inference_mode():
                 logits = model(batch.source, batch.target[:, :-1], batch.layout, phase=phase)
@@ -225,10 +225,10 @@ def test_contexts_that_no_training_number_shows_are_practised_alone(
     """Batches are as in training, and the loss of the wrong contexts' own tokens is added."""
     model, sampler = damaged()
     monkeypatch.setattr(practice, "possible_in_training", lambda *_: False)
-    found = practise(model, sampler, CONFIG, 0, ROUNDS)
-    assert found.alone > 0 and found.wrong[0] > 0 and found.certificates[0].certified
+    practised = practise(model, sampler, CONFIG, 0, ROUNDS)
+    assert practised.alone > 0 and practised.wrong[0] > 0 and practised.certificates[0].certified
     usual = [sampler.training_batch(0, step, 32).source for step in range(len(seen))]
-    assert all(torch.equal(batch.source, own) for batch, own in zip(seen, usual, strict=True))
+    assert all(torch.equal(batch.source, source) for batch, source in zip(seen, usual, strict=True))
 
 
 def test_the_loss_of_a_context_is_that_of_its_token_in_a_problem() -> None:
@@ -249,7 +249,7 @@ def test_practice_of_tables_trains_on_contexts_alone(seen: list[Batch], monkeypa
     task = Task("n-by-n", 2)
     sampler = Sampler(task, width_count=3)
     config = TrainingConfig(steps=4, batch=8, held_batch=8, warmup=1, hold=2, learned=2.0, validate_every=4)
-    found = practise(table_model(task), sampler, config, 0, 2)
-    assert found.facts["wrong_before"] > 0 and found.progress.step == 8 and found.alone > 0
+    practised = practise(table_model(task), sampler, config, 0, 2)
+    assert practised.facts["wrong_before"] > 0 and practised.progress.step == 8 and practised.alone > 0
     sizes = np.array([[operand.places for operand in batch.layout.operands] for batch in seen])
     assert (sizes <= np.array(sampler.widest)).all()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import Folders
-from helpers import assert_same_result, longer_experiment, never, tiny_experiment
+from helpers import assert_same_result, child_of, longer_experiment, never, renamed, tiny_experiment
 from processes import SERVER, serve
 
 from abc_nb.bias import Causal
@@ -20,7 +20,7 @@ from abc_nb.certificates.certify import contexts_of
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch
-from abc_nb.runs import runner, store, trainings
+from abc_nb.runs import runner, store, sweep, trainings
 from abc_nb.runs.store import Run
 from abc_nb.specs.spec import Spec, spec
 from abc_nb.training.fit import Progress, Training
@@ -32,8 +32,8 @@ def assert_all_there(value: Any, data: dict[str, Any]) -> None:
     for field in fields(value):
         if field.metadata.get("stored", True):
             assert field.name in data
-            if is_dataclass(own := getattr(value, field.name)):
-                assert_all_there(own, data[field.name])
+            if is_dataclass(part := getattr(value, field.name)):
+                assert_all_there(part, data[field.name])
 
 
 @pytest.mark.parametrize("name", ["addition-vanilla", "n-by-1-abc", "successor-window-cyclic"])
@@ -151,7 +151,7 @@ def test_new_weights_or_the_parents(child: Spec, folders: Folders) -> None:
 
 def test_the_sparsest_lines_that_determine_the_answer_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Digits of this place have 60% of the attention and those below 40%: without these a carry is not known."""
-    own, vanilla = replace(spec("successor-abc-unpractised"), calibration=Determining()), spec("successor-vanilla")
+    chosen, vanilla = replace(spec("successor-abc-unpractised"), calibration=Determining()), spec("successor-vanilla")
 
     def attention(model: Transformer, batch: Batch, source: str) -> dict[tuple[str, int], torch.Tensor]:
         layout, heads = batch.layout, model.config.heads
@@ -159,15 +159,15 @@ def test_the_sparsest_lines_that_determine_the_answer_are_read(monkeypatch: pyte
         for step in range(layout.target_length):
             cross[:, step, max(layout.units - step, 0)] = 0.6
             cross[:, step, layout.units - step + 1] = 0.4
-        own = torch.eye(layout.target_length).repeat(heads, 1, 1)
-        return {(name, layer): part for layer in range(2) for name, part in (("cross", cross), ("self", own))}
+        diagonal = torch.eye(layout.target_length).repeat(heads, 1, 1)
+        return {(name, layer): part for layer in range(2) for name, part in (("cross", cross), ("self", diagonal))}
 
     monkeypatch.setattr(trainings, "average_attention", attention)
-    assert own.calibration is not None
-    found = trainings.calibrate_lines(own, vanilla.build(0), own.calibration_batch(0), own.calibration)
-    assert found.tried.share.tolist() == [1.0, 0.7, 0.5, 0.4] and found.tried["skill"].tolist() == [0, 0, 0, 1]
-    assert {line.offset for line in found.bias.lines if line.attention == "cross"} == {0, 1}
-    contexts = contexts_of(own.build(0, found.bias), own.sampler)
+    assert chosen.calibration is not None
+    calibrated = trainings.calibrate_lines(chosen, vanilla.build(0), chosen.calibration_batch(0), chosen.calibration)
+    assert calibrated.tried[["share", "skill"]].to_numpy().tolist() == [[1.0, 0], [0.7, 0], [0.5, 0], [0.4, 1]]
+    assert {line.offset for line in calibrated.bias.lines if line.attention == "cross"} == {0, 1}
+    contexts = contexts_of(chosen.build(0, calibrated.bias), chosen.sampler)
     for shape in contexts.shapes:
         rows = [row.tobytes() for block in contexts.blocks(shape) for row in block.values]
         assert len({*rows}) == len(rows), "no two contexts look the same"
@@ -177,11 +177,11 @@ def test_the_sparsest_lines_that_determine_the_answer_are_read(monkeypatch: pyte
 def test_lines_of_one_attention_are_the_parents_and_the_other_sees_all_keys(kept: Attention, opened: Attention) -> None:
     parent = store.find(spec("addition-abc"), 0)
     assert parent is not None
-    own = replace(spec("addition-abc-unpractised"), calibration=Inherited(attention=kept), parent=parent.spec)
-    [(bias, *_)] = trainings.readings(own, 0, parent)
+    chosen = replace(spec("addition-abc-unpractised"), calibration=Inherited(attention=kept), parent=parent.spec)
+    [(bias, *_)] = trainings.readings(chosen, 0, parent)
     assert bias is not None
-    layout = own.sampler.layout(6)
-    for layer in range(own.model.decoder_layers):
+    layout = chosen.sampler.layout(6)
+    for layer in range(chosen.model.decoder_layers):
         assert torch.equal(bias.dense(layout, kept, layer), parent.bias().dense(layout, kept, layer))
         everything = Causal().opened(layout, opened, layer)
         assert torch.equal(bias.opened(layout, opened, layer), everything.expand(bias.heads, -1, -1))
@@ -214,3 +214,38 @@ def test_while_validation_is_too_low_more_lines_are_read(
     assert thresholds.share.is_monotonic_decreasing and thresholds.lines.iloc[-1] == len(bias.lines)
     assert next(validated) < 0.5, "attempts go on after the best one"
     assert not [*(folders.runs / ".partial").rglob("attempt-*")], "checkpoints go when the run is whole"
+
+
+# ---- sweeps
+
+
+def test_a_parent_that_is_nowhere_is_made_first(child: Spec, tiny: Spec, folders: Folders) -> None:
+    jobs = [(child, 0), (child, 1), (tiny, 1)]
+    todo = sweep.missing(jobs)
+    assert todo == [(tiny, 0), (child, 0), (tiny, 1), (child, 1)]
+    assert [sweep.depth(job) for job, _ in todo] == [0, 1, 0, 1]
+
+
+@pytest.mark.slow
+def test_processes_give_what_one_process_gives(child: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve()
+    monkeypatch.setattr("joblib.externals.loky.backend.context._DEFAULT_START_METHOD", "forkserver")
+    jobs = [(child, 0), (child, 1)]
+    alone = [runner.ensure(*job) for job in jobs]
+    monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs / "together"))
+    assert sweep.sweep(jobs, processes=2) == []
+    for run, job in zip(alone, jobs, strict=True):
+        again = store.find(*job)
+        assert again is not None and again.folder != run.folder
+        assert_same_result(run, again)
+    assert sweep.missing(jobs) == []
+
+
+def test_a_failure_is_named_and_the_others_go_on(tiny: Spec, folders: Folders) -> None:
+    broken = renamed(replace(tiny, tests=((1, 0),)), "broken")
+    orphan = replace(child_of(broken), tests=())
+    failures = sweep.sweep([(orphan, 0), (tiny, 0), (broken, 1)], processes=1)
+    wanted = ("successor-broken seed 0", "successor-broken seed 1", "successor-abc seed 0")
+    for failure, name in zip(failures, wanted, strict=True):
+        assert failure.startswith(f"{name} failed: ") and "0 problems of 1 digits are too few" in failure
+    assert store.find(tiny, 0) is not None

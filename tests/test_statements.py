@@ -64,7 +64,7 @@ def test_chance_alone_makes_a_count_differ_no_more_often_than_the_level_says() -
     """Six models that are equally good, drawn 400 times; at most the level and three deviations of its estimate."""
     rng, level = np.random.default_rng(0), 0.05
     drawn = [[(int(right), 300) for right in rng.binomial(300, 0.97, 6)] for _ in range(400)]
-    differing = sum(verdict(own[0], own[1:], level) == DIFFERS for own in drawn)
+    differing = sum(verdict(counts[0], counts[1:], level) == DIFFERS for counts in drawn)
     assert differing <= 400 * level + 3 * np.sqrt(400 * level * (1 - level))
 
 
@@ -77,13 +77,14 @@ def test_a_model_that_is_not_certified_is_named_with_its_wrong_contexts(practise
     names = [Name(task, "abc") for task in ARITHMETIC]
     rows = [(str(n), seed, n.task != "n-by-1" or seed > 0, 32, 2_531_900) for n in names for seed in range(6)]
     every = pd.DataFrame(rows, columns=["experiment", "seed", "certified", "wrong", "contexts"])
-    known, made = every[every.seed > 0], every[every.seed == 0]
+    shipped, here = every[every.seed > 0], every[every.seed == 0]
     proven = names if practised else []
-    found = {s.what: s for s in statements.of_certificates(names, proven, {"abc": "ABC"}, known, made)}
-    assert found[what].verdict(LEVEL) == (DIFFERS if practised else SAME)
-    said = [statements.counts_in_words(counts) for counts in (found[what].shipped, [found[what].here])]
+    every_statement = statements.of_certificates(names, proven, {"abc": "ABC"}, shipped, here)
+    (statement,) = (statement for statement in every_statement if statement.what == what)
+    assert statement.verdict(LEVEL) == (DIFFERS if practised else SAME)
+    said = [statements.counts_in_words(counts) for counts in (statement.shipped, [statement.here])]
     assert said == (["5 of 5", "0 of 1"] if practised else ["20 of 20", "3 of 4"])
-    assert found[what].advice == "`abc-nb certify n-by-1-abc --seed 0` names what is wrong, in 32 of 2,531,900 contexts"
+    assert statement.advice == "`abc-nb certify n-by-1-abc --seed 0` names what is wrong, in 32 of 2,531,900 contexts"
 
 
 def made_here(name: str, right_at_6: int) -> None:
@@ -109,11 +110,11 @@ def test_a_run_that_differs_makes_the_reproduction_fail_and_says_what_to_do(
     """Of one model that was made here: its counts at five lengths, one of which was changed."""
     made_here("addition-vanilla", right)
     monkeypatch.setattr(reproduce.sweep, "sweep", lambda jobs: [])
-    given: list[object] = []
-    monkeypatch.setattr(reproduce, "execute_all", lambda books, folder, parameters: given.append(parameters))
+    asked: list[object] = []
+    monkeypatch.setattr(reproduce, "execute_all", lambda books, folder, parameters: asked.append(parameters))
     monkeypatch.setattr(reproduce.report, "write", lambda found: places / "REPORT.md")
     assert main(["reproduce"]) == status
-    assert given == [{"profile": "quick", "results": "any", "seeds": [0, 1, 2, 3, 4]}]
+    assert asked == [{"profile": "quick", "results": "any", "seeds": [0, 1, 2, 3, 4]}]
     said = capsys.readouterr().out
     table = pd.read_csv(places / "statements.csv", keep_default_na=False).set_index("statement")
     row = table.loc["Vanilla, Addition, 6 digits, seed 0"]

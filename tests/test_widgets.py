@@ -57,7 +57,7 @@ def changed(explorer: Explorer, **values: Any) -> tuple[bool, bool]:
 
 
 @pytest.mark.parametrize(
-    ("explore", "name", "given", "sentence"),
+    ("explore", "name", "options", "sentence"),
     [
         ("attention", "additoin-vanilla", {"profile": "smoke"}, "unknown experiment"),
         ("attention", "addition-abc", {"profile": "smoke"}, "run `abc-nb train addition-abc --profile smoke` first"),
@@ -66,9 +66,9 @@ def changed(explorer: Explorer, **values: Any) -> tuple[bool, bool]:
     ],
 )
 def test_what_cannot_be_shown_is_a_sentence(
-    runs: Path, explore: str, name: str, given: dict[str, Any], sentence: str
+    runs: Path, explore: str, name: str, options: dict[str, Any], sentence: str
 ) -> None:
-    shown = getattr(abc_nb, f"explore_{explore}")(name, **given)
+    shown = getattr(abc_nb, f"explore_{explore}")(name, **options)
     assert isinstance(shown, ipywidgets.HTML) and sentence in unescape(shown.value)
 
 
