@@ -75,9 +75,9 @@ def test_the_page_is_one_small_file_that_holds_its_sources() -> None:
 # ---- what is computed
 
 
-def test_a_thousand_sums_get_the_right_tokens(page: Page) -> None:
+def test_sums_of_up_to_a_thousand_digits_get_the_right_tokens(page: Page) -> None:
     rng = random.Random(1)
-    lengths = [1, 1000, *(round(10 ** (3 * rng.random() ** 5)) for _ in range(998))]  # most are short
+    lengths = [1, 1000, *(round(10 ** (3 * rng.random() ** 5)) for _ in range(298))]  # most are short
     sums = [(rng.randrange(10**length), rng.randrange(10**length)) for length in lengths]
     right = [digits(a + b, max(7, len(str(max(a, b))) + 1)) for a, b in sums]
     for answer in ("models.abc.answer(sum).answer", "wiresAnswer(adder.model, adder.cells, sum)"):
