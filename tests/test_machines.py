@@ -61,7 +61,7 @@ def word_after(tag: dict[str, str], word: str, most: int) -> str | None:
 def test_the_universal_machine_does_what_a_tag_system_does(tag: dict[str, str], word: str) -> None:
     halting = {letter for then in tag.values() for letter in then} - {*tag}
     assume(len(halting) == 1 and {*word} <= {*tag} | halting)
-    final = word_after(tag, word, 6)
+    final = word_after(tag, word, 5)
     assume(final is not None and len(final) > 1)
     rows = study.simulated(universal.UNIVERSAL, universal.tape_of(tag, word, 400))
     assert universal.word_of(tag, rows[-1]) == str(final)[2:] == universal.by_tag(tag, word)[2:]
