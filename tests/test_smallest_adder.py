@@ -1,6 +1,5 @@
-"""The smallest proven adders: listed weights are right in all contexts, by two computations; a disturbed one is not."""
+"""The smallest proven adders: listed weights are right in all contexts, by two computations; random ones are not."""
 
-import copy
 import csv
 import json
 from itertools import product
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from audit.check_adder import check, contexts, largest
+from audit.check_adder import check, contexts
 from audit.check_adder import tests as sums_right
 from audit.smallest_adder import HERE, KEYS, SHAPES, Shape, begin, logits, margins
 from audit.smallest_adder import contexts as all_contexts
@@ -47,17 +46,11 @@ def test_listed_weights_are_right_in_every_context(name: str) -> None:
     assert sums_right(record) == {"edge cases": 10, "random pairs": 10_000, "thousand digits": 10}
 
 
-@pytest.mark.parametrize("name", RECORDS)
-def test_disturbed_weights_are_found_wrong(name: str) -> None:
-    record = copy.deepcopy(RECORDS[name])
-    record["weights"]["up_bias"][0] += 10 * largest(record["weights"]["up_bias"]) + 10
-    assert check(record)["wrong"] > 0
-
-
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_both_computations_agree_on_any_weights(shape: Shape) -> None:
     weights = {name: weight.detach().double() for name, weight in begin(shape, range(1)).items()}
     record = {"shape": {"ends": shape.ends}, "weights": {name: weight[0].tolist() for name, weight in weights.items()}}
-    lead = margins(weights, all_contexts(shape.ends))
-    torch.testing.assert_close(float(lead.min()), check(record)["margin"])
+    lead, result = margins(weights, all_contexts(shape.ends)), check(record)
+    torch.testing.assert_close(float(lead.min()), result["margin"])
+    assert result["wrong"] == int((lead <= result["error"]).sum()) > 0, "weights at random are wrong"
     assert logits(weights, torch.zeros(3, 5, dtype=torch.long)).shape == (1, 3, shape.tokens)
