@@ -18,52 +18,51 @@ from abc_nb.specs.experiment import Name
 from abc_nb.specs.models import model_table
 from abc_nb.specs.names import ARITHMETIC, LISTS
 from abc_nb.specs.spec import Spec, spec
+from audit import shortest
 from audit.models import TABLES
 from audit.results import Results
-from audit.shortest import Shortest
-from audit.shortest import shortest_wrong as shortest_wrong_of
 from audit.studies import ABLATED, BASES, GROUPS, STUDIES
 
 # Models whose training ends with practice, in this order.
-EVERY = ("abs", "exact", "window-cyclic-practised", *PRACTISED_MODELS[1:])
+PRACTISED = ("abs", "exact", "window-cyclic-practised", *PRACTISED_MODELS[1:])
 TABLES_PRACTISED = tuple(name for name, model in TABLES.items() if model.practised)
-WRONG = ["task", "model", "seed", "problem", "answer", "right"]
+EXAMPLE_COLUMNS = ["task", "model", "seed", "problem", "answer", "right"]
 
 
-def smallest(found: Results) -> pd.DataFrame:
+def smallest(results: Results) -> pd.DataFrame:
     """The study of small Addition models that have a certificate, one row a run, those with most parameters first."""
     study, sizes = STUDIES["smallest"], []
-    frame = rows(found, study.models, study.tasks)
-    for own in [spec(name, found.profile) for name in frame.experiment]:
-        parameters = sum(weights.numel() for weights in own.build(0).parameters())
-        sizes.append((own.model.width, own.model.feed_forward, parameters))
-    size = pd.DataFrame(sizes, columns=["embedding size", "feed-forward", "parameters"])
-    about = frame[["seed", "certified", "contexts", "wrong", "margin"]]
-    return size.join(about).sort_values("parameters", ascending=False, ignore_index=True)
+    certificates = rows(results, study.models, study.tasks)
+    for experiment in [spec(name, results.profile) for name in certificates.experiment]:
+        parameters = sum(weights.numel() for weights in experiment.build(0).parameters())
+        sizes.append((experiment.model.width, experiment.model.feed_forward, parameters))
+    frame = pd.DataFrame(sizes, columns=["embedding size", "feed-forward", "parameters"])
+    frame = frame.join(certificates[["seed", "certified", "contexts", "wrong", "margin"]])
+    return frame.sort_values("parameters", ascending=False, ignore_index=True)
 
 
-def by_seeds(found: Results) -> pd.DataFrame:
+def by_seeds(results: Results) -> pd.DataFrame:
     """Certified models of the four tasks by method and group of seeds, after practice and before it."""
-    parts = [practice(replace(found, seeds=seeds), EVERY).assign(seeds=group) for group, seeds in GROUPS.items()]
+    parts = [practice(replace(results, seeds=seeds), PRACTISED).assign(seeds=group) for group, seeds in GROUPS.items()]
     frame = pd.concat([part for part in parts if len(part)] or parts[:1])
     counts = frame.groupby(["model", "seeds"], sort=False).agg({"after": share, "before": share})
     cells = (counts.after + " (" + counts.before + ")").unstack("seeds")
     return cells.reindex(columns=[group for group in GROUPS if group in cells]).fillna("–")
 
 
-def resisting(found: Results) -> pd.DataFrame:
-    """PracticeResult models of every group of seeds that are not certified: contexts, wrong ones, shortest problem."""
-    every = replace(found, seeds=sorted({seed for seeds in GROUPS.values() for seed in seeds}))
-    frame = practice(every, EVERY)
-    left = frame.loc[~frame.after.astype(bool), ["task", "model", "seed", "wrong after"]]
-    examples = counterexamples(every)[["task", "model", "seed", "problem"]]
-    jobs = zip(left.task, left.model, left.seed, strict=True)
-    runs = [replace(found, seeds=[seed]).first_run(Name(task, model)) for task, model, seed in jobs]
-    counts = [count_under(run.spec, run.bias()) for run in runs]
-    return left.assign(contexts=counts).merge(examples, how="left", on=["task", "model", "seed"])
+def resisting(results: Results) -> pd.DataFrame:
+    """Practised models of every group of seeds that are not certified: contexts, wrong ones, shortest problem."""
+    of_groups = replace(results, seeds=sorted({seed for seeds in GROUPS.values() for seed in seeds}))
+    frame = practice(of_groups, PRACTISED)
+    frame = frame.loc[~frame.after.astype(bool), ["task", "model", "seed", "wrong after"]]
+    examples = counterexamples(of_groups)[["task", "model", "seed", "problem"]]
+    jobs = zip(frame.task, frame.model, frame.seed, strict=True)
+    runs = [replace(results, seeds=[seed]).first_run(Name(task, model)) for task, model, seed in jobs]
+    counts = [context_count(run.spec, run.bias()) for run in runs]
+    return frame.assign(contexts=counts).merge(examples, how="left", on=["task", "model", "seed"])
 
 
-def lists_and_bases(found: Results) -> pd.DataFrame:
+def lists_and_bases(results: Results) -> pd.DataFrame:
     """Lists, the three tasks in other bases, and a factor of two digits: a row an experiment, of the first seed.
 
     `verdict` says certified or not, or that there is no certificate. `wrong` and the shortest wrong `problem` are
@@ -74,25 +73,25 @@ def lists_and_bases(found: Results) -> pd.DataFrame:
     names = [Name(task, model) for task in LISTS for model in models]
     names += [Name(task, model, base) for task in ABLATED for base in BASES for model in models]
     names += [Name("n-by-1", "abc-sparse", 16), Name("n-by-2", "by-head", 4)]
-    made = {
-        Name(row["task"], row["model"], row["base"]): row for row in certificates_table(found.first).to_dict("records")
-    }
-    rows = [verdict_on(found.first, name, made) for name in names]
+    table = certificates_table(results.first).to_dict("records")
+    certificates = {Name(row["task"], row["model"], row["base"]): row for row in table}
+    rows = [verdict_on(results.first, name, certificates) for name in names]
     return pd.DataFrame([row for row in rows if row])
 
 
-def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> dict[str, Any] | None:
+def verdict_on(results: Results, name: Name, certificates: dict[Name, dict[Any, Any]]) -> dict[str, Any] | None:
     """The row of one experiment in `lists_and_bases`, from all certificates; None without a model's lines."""
-    own, row = spec(name, found.profile), {"task": name.task, "base": name.base, "model": name.model}
-    before = own.parent if own.practice and own.parent else own  # the model that a practised one was made from
-    if (last := made.get(name) or made.get(before.identity)) is None:
-        runs = found.existing_runs([before.identity]) if before.calibration is not None else []
+    before, row = spec(name, results.profile), {"task": name.task, "base": name.base, "model": name.model}
+    if before.practice and before.parent:
+        before = before.parent  # the model that practice began with
+    if (last := certificates.get(name) or certificates.get(before.identity)) is None:
+        runs = results.existing_runs([before.identity]) if before.calibration is not None else []
         if before.calibration is not None and not runs:
             return None
-        contexts = count_under(before, runs[0].bias() if runs else None)
+        contexts = context_count(before, runs[0].bias() if runs else None)
         return row | {"contexts": contexts, "verdict": "no certificate", "wrong": None, "margin": None, "problem": ""}
-    first = made.get(before.identity, last)
-    facts: dict[str, Any] = next((run.facts.get("practice", {}) for run in found.existing_runs([name])), {})
+    first = certificates.get(before.identity, last)
+    facts: dict[str, Any] = next((run.facts.get("practice", {}) for run in results.existing_runs([name])), {})
     verdict = "certified" if last["certified"] else "not certified"
     return row | {
         "contexts": first["contexts"],
@@ -103,44 +102,44 @@ def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> 
     }
 
 
-def count_under(own: Spec, bias: Lines | None) -> int:
+def context_count(experiment: Spec, bias: Lines | None) -> int:
     """How many contexts there are to try, counted without weights."""
-    return sum(contexts_of(own.config_under(bias), own.sampler).counts.values())
+    return sum(contexts_of(experiment.config_under(bias), experiment.sampler).counts.values())
 
 
-def shortest_wrong(found: Results) -> pd.DataFrame:
+def shortest_wrong(results: Results) -> pd.DataFrame:
     """The shortest wrong problem of each model, `found by` certificate or search, which may have found none."""
-    parts = {"certificate": counterexamples(found), "search": searched(found)}
-    return pd.concat([part.assign(**{"found by": how}) for how, part in parts.items()], ignore_index=True)
+    parts = {"certificate": counterexamples(results), "search": searched(results)}
+    return pd.concat([part.assign(**{"found by": source}) for source, part in parts.items()], ignore_index=True)
 
 
-def counterexamples(found: Results) -> pd.DataFrame:
+def counterexamples(results: Results) -> pd.DataFrame:
     """The shortest wrong problem of each model that is not certified, the model's answer to it, and the right one."""
-    every_model = model_table()
-    before = [every_model[model].parent for model in EVERY]
-    every = rows(found, [*EVERY, *before]).to_dict("records")
-    return pd.DataFrame([row | row["counterexamples"][0] for row in every if row["counterexamples"]], columns=WRONG)
+    parents = [model_table()[model].parent for model in PRACTISED]
+    certificates = rows(results, [*PRACTISED, *parents]).to_dict("records")
+    examples = [row | row["counterexamples"][0] for row in certificates if row["counterexamples"]]
+    return pd.DataFrame(examples, columns=EXAMPLE_COLUMNS)
 
 
-def searched(found: Results, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
+def searched(results: Results, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     """The shortest wrong problem, kept or searched now, of the first seed's models without any certificate."""
     studies = ("baselines", "lora", "variants", "methods", "places", "decoder-only")
-    runs = found.first.existing_runs([name for name in found.names(*studies) if name.task in tasks])
-    examples = [(run, example) for run in runs if (example := shortest_of(run)) is not None]
-    made = [identity(run) | example._asdict() for run, example in examples]
-    return pd.DataFrame(made, columns=WRONG)
+    runs = results.first.existing_runs([name for name in results.names(*studies) if name.task in tasks])
+    examples = [identity(run) | example._asdict() for run in runs if (example := shortest_of(run))]
+    return pd.DataFrame(examples, columns=EXAMPLE_COLUMNS)
 
 
-def shortest_of(run: Run) -> Shortest | None:
-    """The shortest wrong problem of a model that can have no certificate: as a search left it, or searched now.
+def shortest_of(run: Run) -> shortest.Shortest | None:
+    """The shortest wrong problem of a model that can have no certificate: as an earlier search left it, or found now.
 
-    None where nothing is kept and the weights are not there either, or the model can have a certificate.
+    None where no search left one and the weights are missing, or the model can have a certificate.
     """
-    kept = [Shortest(*row) for row in run.table("shortest").itertuples(index=False)]
-    if kept or run.weights is None:
-        return kept[0] if kept else None
+    for row in run.table("shortest").itertuples(index=False):
+        return shortest.Shortest(*row)
+    if run.weights is None:
+        return None
     model, sampler = run.model(), run.spec.sampler
-    return None if can_be_certified(model, sampler) else shortest_wrong_of(model, sampler)
+    return None if can_be_certified(model, sampler) else shortest.shortest_wrong(model, sampler)
 
 
 def can_be_certified(model: Transformer, sampler: Sampler) -> bool:

@@ -31,9 +31,10 @@ def abc_index(queries: int, keys: int, read: tuple[int, int]) -> np.ndarray:
 
     Found by step 2.1 itself: every cell of the matrix that it reads holds its j - i. Cells on no line are NaN.
     """
-    found = candidates([whole_matrix(read[1])], "cross", Calibration(anchor="whole", directions=("diagonal",)), read[0])
-    means = line_means(torch.from_numpy(offsets(*read))[None].double(), found)[0]
-    lines = [Line("cross", 0, 0, *line, mean) for line, mean in zip(found.lines, means.tolist(), strict=True)]
+    settings = Calibration(anchor="whole", directions=("diagonal",))
+    diagonals = candidates([whole_matrix(read[1])], "cross", settings, read[0])
+    means = line_means(torch.from_numpy(offsets(*read))[None].double(), diagonals)[0]
+    lines = [Line("cross", 0, 0, *line, mean) for line, mean in zip(diagonals.lines, means.tolist(), strict=True)]
     layout = Layout(keys, (Operand(keys - 1, 1, keys),), (), queries)
     matrix = Lines(1, tuple(lines)).dense(layout, "cross", 0)[0].numpy()
     return np.where(np.isfinite(matrix), matrix, np.nan)
@@ -47,18 +48,18 @@ def indices() -> dict[str, np.ndarray]:
 @torch.inference_mode()
 def learned_by_offset(model: Transformer, batch: Batch) -> pd.Series:
     """What RPE adds to cross-attention's logits at each j - i, mean over queries, of the highest head of all layers."""
-    found = []
+    biases = []
     for layer in model.decoder.layers:
         assert isinstance(layer, DecoderLayer)
         attention, queries = layer.cross_attention, list[Tensor]()
-        handle = attention.query.register_forward_hook(lambda _m, _i, out, kept=queries: kept.append(out))
+        handle = attention.query.register_forward_hook(lambda _m, _i, query, queries=queries: queries.append(query))
         model(batch.source, batch.target[:, :-1], batch.layout)
         handle.remove()
         assert isinstance(attention.encoding, Relative)
         table, clip = attention.position.get_parameter("table"), attention.encoding.clip
         mean = attention.split(queries[0]).mean(dim=(0, 2))  # (head, size)
-        found.append(mean @ table.T / table.shape[1] ** 0.5)
-    highest = torch.cat(found).amax(0).tolist()
+        biases.append(mean @ table.T / table.shape[1] ** 0.5)
+    highest = torch.cat(biases).amax(0).tolist()
     return pd.Series(highest, index=np.arange(len(highest)) - clip)
 
 
@@ -75,17 +76,17 @@ def by_offset(model: Transformer, study: CalibrationStudy, reach: int = 6) -> pd
     return frame[::-1].reset_index()
 
 
-def on_successor(found: Results) -> pd.DataFrame:
+def on_successor(results: Results) -> pd.DataFrame:
     """`by_offset` of the first seed's RPE, its source counted from the right, and of ABC, on Successor."""
-    model = found.first_run("successor-rpe-right").model()
-    return by_offset(model, CalibrationStudy(found.first_run("successor-abc")))
+    model = results.first_run("successor-rpe-right").model()
+    return by_offset(model, CalibrationStudy(results.first_run("successor-abc")))
 
 
 def logit_change(before: Transformer, after: Transformer, name: Attention, batch: Batch) -> dict[str, Any]:
     """How the first layer's logits of one attention differ between two models on the same problems.
 
-    Keys attention, closed (share of the cells that only the second model closes) and, of those that stay open, spread
-    (standard deviation over inputs of a cell's change, averaged): a change that does not depend on the input has 0.
+    `closed` is the share of cells that only the second model closes. `spread`, of the others, is the standard deviation
+    over inputs of a cell's change, averaged: a change that does not depend on the input has 0.
     """
     first, second = (record(model, batch).logits[name, 0] for model in (before, after))
     change = second - first
@@ -95,26 +96,27 @@ def logit_change(before: Transformer, after: Transformer, name: Attention, batch
     return {"attention": name, "closed": closed, "spread": spread}
 
 
-def on_parity(found: Results) -> pd.DataFrame:
+def on_parity(results: Results) -> pd.DataFrame:
     """The change of logits by ABC's bias and by LoRA, of the first seed's plain model of Parity on the same problems.
 
     Each attention is changed alone: cross-attention's queries come after self-attention, and would carry its change.
     Columns as `logit_change`, and method. Where the LoRA is shipped, ABC is the shipped one, too.
     """
-    lora, rows = found.first_run("parity-lora"), []
-    own = replace(found, origin="shipped") if lora.shipped else found
-    study, adapted = CalibrationStudy(own.first_run("parity-abc")), lora.model()
+    lora, rows = results.first_run("parity-lora"), []
+    if lora.shipped:
+        results = replace(results, origin="shipped")
+    study, adapted = CalibrationStudy(results.first_run("parity-abc")), lora.model()
     for name in ENCODER_DECODER:
         lines = tuple(line for line in study.bias.lines if line.attention == name)
-        ours = study.parent.with_bias(replace(study.bias, lines=lines, empty="transparent"))
-        for method, model in {"ABC": ours, "LoRA": adapted_in_one(study.parent, adapted, name)}.items():
+        biased = study.parent.with_bias(replace(study.bias, lines=lines, empty="transparent"))
+        for method, model in {"ABC": biased, "LoRA": adapted_in_one(study.parent, adapted, name)}.items():
             rows.append({"method": method} | logit_change(study.parent, model, name, study.batch))
     return pd.DataFrame(rows)
 
 
 def adapted_in_one(parent: Transformer, adapted: Transformer, name: Attention) -> Transformer:
     """The parent with the queries and keys of one attention, of all layers, as low-rank adaptation left them."""
-    changed, weights = parent.with_bias(parent.config.bias), adapted.state_dict()
-    own = {key: value for key, value in weights.items() if f".{name}_attention." in key}
-    changed.load_state_dict(parent.state_dict() | own)
-    return changed
+    model, weights = parent.with_bias(parent.config.bias), adapted.state_dict()
+    changes = {key: value for key, value in weights.items() if f".{name}_attention." in key}
+    model.load_state_dict(parent.state_dict() | changes)
+    return model

@@ -30,17 +30,17 @@ from audit.studies import ABLATED
 LENGTHS = (5, 10, 20, 40, 80, 160, 320)  # bits
 FLIPS = 16  # bits of a problem that are flipped, evenly spread
 FLOORS = (-5.0, -20.0, -80.0, -320.0, -1280.0, None)
-ASKED = 50  # problems of sixty digits, for every model and floor
+PROBLEMS = 50  # of sixty digits, for every model and floor
 LAYERS = range(1, 7)
 MIDDLE = 40, 20  # a width and a step far from both of its ends
 
 
-def parities(found: Results) -> list[Run]:
-    return [run for run in found.every_seed("parity-vanilla") if run.weights] + found.runs(["parity-abc"])
+def parity_runs(results: Results) -> list[Run]:
+    return [run for run in results.every_seed("parity-vanilla") if run.weights] + results.runs(["parity-abc"])
 
 
 def changes(run: Run) -> Iterator[dict[str, object]]:
-    """Of Parity how far a flipped bit moves the lead of 1 over 0 at its own step: a row a length."""
+    """How far a flipped bit of Parity moves the lead of 1 over 0 at its own step: a row a length."""
     model, sampler = run.model(), run.spec.sampler
     for length in LENGTHS:
         yield identity(run) | {"length": length, "change": change_per_bit(model, sampler, length)}
@@ -52,7 +52,7 @@ def change_per_bit(model: Transformer, sampler: Sampler, length: int) -> float:
     zero, one = map(sampler.task.token, "01")
     steps = torch.linspace(0, length - 1, FLIPS).round().long().unique()
     rows, columns = torch.arange(len(steps)), torch.from_numpy(batch.layout.operands[0].columns)[steps]
-    source = batch.source.repeat(len(steps) + 1, 1)  # the last row is the problem as it was
+    source = batch.source.repeat(len(steps) + 1, 1)  # the last row is not flipped
     source[rows, columns] = zero + one - source[rows, columns]
     with evaluating(model):
         targets = batch.target[:, :-1].expand(len(source), -1)
@@ -62,13 +62,13 @@ def change_per_bit(model: Transformer, sampler: Sampler, length: int) -> float:
     return (lead[rows, steps] - lead[-1, steps]).abs().mean().item()
 
 
-def calibrated_runs(found: Results) -> list[Run]:
-    return found.runs([Name(task, "abc") for task in ARITHMETIC])
+def calibrated_runs(results: Results) -> list[Run]:
+    return results.runs([Name(task, "abc") for task in ARITHMETIC])
 
 
 def floors(run: Run) -> Iterator[dict[str, object]]:
-    """Of ABC, trained at minus infinity, the accuracy at sixty digits with another bias off its lines: a row a bias."""
-    model, batch = run.model(), run.spec.sampler.test_batch(60, ASKED, TEST_SEED)
+    """The accuracy of ABC, trained at minus infinity, at sixty digits with another bias off its lines: a row a bias."""
+    model, batch = run.model(), run.spec.sampler.test_batch(60, PROBLEMS, TEST_SEED)
     for floor in FLOORS:
         right = exact_match(model.with_bias(with_floor(model, floor)), batch)
         title = "minus infinity" if floor is None else f"{floor:g}"
@@ -81,59 +81,57 @@ def with_floor(model: Transformer, floor: float | None) -> Lines:
     return replace(model.config.bias, floor=floor)
 
 
-# By file: of which runs, and what.
-MEASURES = {"flipped_bits": (parities, changes), "floors": (calibrated_runs, floors)}
+# By file: which runs are measured, and what of them.
+MEASURES = {"flipped_bits": (parity_runs, changes), "floors": (calibrated_runs, floors)}
 
 
 def file_of(name: str) -> Path:
     return SHIPPED / f"{name}.csv"
 
 
-def measured(found: Results, name: str) -> pd.DataFrame:
-    """What a measure's file has of the weights of its runs; of others they are measured, which takes seconds each."""
+def measured(results: Results, name: str) -> pd.DataFrame:
+    """A measure of its runs: from its file where that has their weights; others are measured, which takes seconds."""
     runs_of, measure = MEASURES[name]
-    known = {str(weights): rows for weights, rows in pd.read_csv(file_of(name)).groupby("weights")}
-    runs = [(run, str(run.checksum)) for run in runs_of(found)]
-    parts = [known[weights] if weights in known else pd.DataFrame(measure(run)) for run, weights in runs]
+    stored = {str(weights): rows for weights, rows in pd.read_csv(file_of(name)).groupby("weights")}
+    runs = [(run, str(run.checksum)) for run in runs_of(results)]
+    parts = [stored[weights] if weights in stored else pd.DataFrame(measure(run)) for run, weights in runs]
     return pd.concat(parts, ignore_index=True).drop(columns="weights", errors="ignore")
 
 
 def study() -> None:
     """Measure the shipped weights and write both files."""
-    found = Results("quick", "shipped", SEEDS)
+    results = Results("quick", "shipped", SEEDS)
     with one_thread():
         for name, (runs_of, measure) in MEASURES.items():
-            rows = [pd.DataFrame(measure(run)).assign(weights=str(run.checksum)) for run in runs_of(found)]
+            rows = [pd.DataFrame(measure(run)).assign(weights=str(run.checksum)) for run in runs_of(results)]
             write_text(file_of(name), pd.concat(rows).to_csv(index=False))
 
 
 def floors_wide(frame: pd.DataFrame) -> pd.DataFrame:
     """`floors` for reading: the models that are right on 99%, of those there are, and the worst in percent."""
     grouped = frame.groupby(["task", "floor"], sort=False).accuracy
-    counts = grouped.agg(lambda own: f"{(own >= BAR).sum()} of {len(own)}") + grouped.agg(
-        lambda own: f" ({100 * own.min():.0f})"
-    )
-    return counts.unstack()[list(dict.fromkeys(frame.floor))]
+    cells = grouped.agg(lambda group: f"{(group >= BAR).sum()} of {len(group)} ({100 * group.min():.0f})")
+    return cells.unstack()[list(dict.fromkeys(frame.floor))]
 
 
-def cones(found: Results) -> pd.DataFrame:
+def cones(results: Results) -> pd.DataFrame:
     """On how many tokens a digit in the middle depends through a decoder of some layers, and in how many contexts.
 
-    Of the window with an index modulo 3 by layers, and of ABC in the paper's size. An encoder layer is left out, as
-    what it lets a digit depend on is the whole problem.
+    Of the window with an index modulo 3 by layers, and of ABC in the paper's size. An encoder layer is left out, since
+    with it a digit depends on the whole problem.
     """
     rows = []
     for task in ABLATED:
-        window = spec(Name(task, "window-cyclic"), found.profile)
-        rows += [
-            {"task": task, "model": "window-cyclic", "layers": layers, "seed": ""}
-            | cone(replace(window.model, decoder_layers=layers), window.sampler)
-            for layers in LAYERS
+        window = spec(Name(task, "window-cyclic"), results.profile)
+        configs: list[tuple[str, ModelConfig, int | str]] = [
+            ("window-cyclic", replace(window.model, decoder_layers=layers), "") for layers in LAYERS
         ]
-        for run in found.existing_runs([Name(task, "abc-paper-batch")]):
+        for run in results.existing_runs([Name(task, "abc-paper-batch")]):
             config = replace(run.spec.config_under(run.bias()), encoder_layers=0)
-            about = {"task": task, "model": "abc-paper-batch", "layers": config.decoder_layers, "seed": run.seed}
-            rows.append(about | cone(config, window.sampler))
+            configs.append(("abc-paper-batch", config, run.seed))
+        for model, config, seed in configs:
+            row = {"task": task, "model": model, "layers": config.decoder_layers, "seed": seed}
+            rows.append(row | cone(config, window.sampler))
     return pd.DataFrame(rows)
 
 

@@ -12,7 +12,7 @@ from abc_nb.specs.models import BEFORE, UNPRACTISED, model_table
 from abc_nb.specs.names import ARITHMETIC
 from abc_nb.specs.recipes import PLAIN, PROFILES, TABLE
 from audit import DATA, unlearnable
-from audit.frames import arranged
+from audit.frames import pivot
 from audit.models import SIX_LAYERS
 from audit.readings import ALGORITHM_1, READINGS
 from audit.results import Results
@@ -40,7 +40,7 @@ def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
 def wide(frame: pd.DataFrame) -> pd.DataFrame:
     """For reading: a row per task and model, and for each length `paper | ours (worst–best seed)` in percent."""
     paper = frame.paper.map(lambda value: "–" if pd.isna(value) else f"{value:.4g}")
-    return arranged(frame, ["task", "model"], "length", paper + " | " + medians(frame))
+    return pivot(frame, ["task", "model"], "length", paper + " | " + medians(frame))
 
 
 def interpolation(rows: pd.DataFrame) -> pd.DataFrame:
@@ -49,25 +49,26 @@ def interpolation(rows: pd.DataFrame) -> pd.DataFrame:
     paper = pd.read_csv(DATA / "paper_tables.csv", dtype=str)
     paper = paper[paper.table == "table2"].pivot(index="task", columns="length_digits", values="accuracy_percent")
     columns: dict[str, pd.Series] = {}
-    for what, column, title in (
-        ("interpolation", "validation", "validation"),
-        ("extrapolation", "accuracy", "60 digits"),
+    for range_name, column, title in (
+        ("interpolation", "validation", "validation (%)"),
+        ("extrapolation", "accuracy", "60 digits (%)"),
     ):
         ours = by_task[column].quantile(0.5, interpolation="lower")
-        columns |= {f"{what}, paper": paper[what], f"{what}, ours": ours.ge(BAR).map({True: "yes", False: "no"})}
-        columns[f"{title} (%)"] = 100 * ours
+        columns[f"{range_name}, paper"] = paper[range_name]
+        columns[f"{range_name}, ours"] = ours.ge(BAR).map({True: "yes", False: "no"})
+        columns[title] = 100 * ours
     return pd.DataFrame(columns).loc[list(by_task.groups)].rename_axis("task").reset_index()
 
 
 def readings(results: Results, regime: str) -> pd.DataFrame:
     """ABC by whose lines, which positions and which weights: `at_sixty`."""
-    end = "" if regime == "tight" else f"-{regime}"
-    ours = f"abc{end or UNPRACTISED}"
-    shown = {ours: "ABC: no positions, new weights"}
-    shown |= {f"{model}{end}": model_table()[model].title for model in (*READINGS, *ALGORITHM_1)}
+    suffix = "" if regime == "tight" else f"-{regime}"
+    titles = {f"abc{suffix or UNPRACTISED}": "ABC: no positions, new weights"}
+    titles |= {f"{model}{suffix}": model_table()[model].title for model in (*READINGS, *ALGORITHM_1)}
     rows = results.rows("abc", "readings", "algorithm 1", "padded")
-    cells = at_sixty(rows[rows.model.isin(shown)], least=0)
-    return cells.reindex([model for model in shown if model in cells.index]).rename(index=shown).rename_axis("reading")
+    cells = at_sixty(rows[rows.model.isin(titles)], least=0)
+    models = [model for model in titles if model in cells.index]
+    return cells.reindex(models).rename(index=titles).rename_axis("reading")
 
 
 def at_sixty(rows: pd.DataFrame, least: int = 1) -> pd.DataFrame:
@@ -81,20 +82,19 @@ def at_sixty(rows: pd.DataFrame, least: int = 1) -> pd.DataFrame:
 
 def setting(profile: str, regime: str = "") -> str:
     """Regime, size and optimiser of our numbers, in words, for tables with the paper's numbers."""
-    chosen = PROFILES[profile]
-    size, training = chosen.size, PLAIN[profile]
-    optimizer = "Muon and AdamW" if training.optimizer == "muon" else "AdamW"
+    size = PROFILES[profile].size
+    optimizer = "Muon and AdamW" if PLAIN[profile].optimizer == "muon" else "AdamW"
     return (
-        f"Ours: {regime or chosen.regime} problems, {size.encoder_layers} encoder and {size.decoder_layers} decoder "
-        f"layers of embedding size {size.width}, feed-forward {size.feed_forward}, dropout {size.dropout:g}, "
-        f"pre-normalisation, {optimizer}. The paper: padded problems, "
-        "1 and 6 layers of size 128, feed-forward 512, dropout 0.3, Adam."
+        f"Ours: {regime or PROFILES[profile].regime} problems, {size.encoder_layers} encoder and "
+        f"{size.decoder_layers} decoder layers of embedding size {size.width}, feed-forward {size.feed_forward}, "
+        f"dropout {size.dropout:g}, pre-normalisation, {optimizer}. The paper: padded problems, 1 and 6 layers of "
+        "size 128, feed-forward 512, dropout 0.3, Adam."
     )
 
 
 COMPARED = ("abc", "abc-unpractised", "abc-last-layer", *ALGORITHM_1)
-ENDS = ("", "-padded", *SIX_LAYERS)  # of the names of the same reading in other regimes and sizes
-SHARES = {  # from 0 to 1, and what readers see
+SUFFIXES = ("", "-padded", *SIX_LAYERS)  # of a reading's names in other regimes and sizes
+SHARES = {  # titles of the columns that hold a share from 0 to 1
     "open_heads": "heads without a line",
     "must_be_wrong": "must be wrong",
     "skill": "skill",
@@ -105,39 +105,38 @@ SHARES = {  # from 0 to 1, and what readers see
 
 
 def algorithm_1(results: Results) -> pd.DataFrame:
-    """A row a run of ABC and of Algorithm 1: task, model, reading, layers, regime, seed, and what `kept` measures."""
-    names = results.with_results(
-        results.names("abc", "algorithm 1", "padded", "deep", "paper size", "paper size and batch")
-    )
-    wanted = {f"{model}{end}" for model in COMPARED for end in ENDS}
-    return pd.DataFrame([kept(run) for run in results.runs(names) if run.spec.identity.model in wanted])
+    """A row for each run of ABC and of Algorithm 1: task, model, seed, and what `algorithm_1_row` measures."""
+    names = results.names("abc", "algorithm 1", "padded", "deep", "paper size", "paper size and batch")
+    models = {f"{model}{suffix}" for model in COMPARED for suffix in SUFFIXES}
+    runs = [run for run in results.existing_runs(names) if run.spec.identity.model in models]
+    return pd.DataFrame([algorithm_1_row(run) for run in runs])
 
 
-def kept(run: Run) -> dict[str, Any]:
+def algorithm_1_row(run: Run) -> dict[str, Any]:
     """The last layer's lines of a run, and what its models get right.
 
     Short lines are seen at less than half of the steps. A head without a line sees every key, unless it is one of
-    ours. What must be wrong is a share of small problems, empty of a model with positions. Skill is the plain model's
+    ours. What must be wrong is a share of small problems, empty for a model with positions. Skill is the plain model's
     under all lines; validation, twenty and sixty digits are the retrained model's.
     """
-    own, bias = run.spec, run.bias()
+    experiment, bias = run.spec, run.bias()
     assert bias is not None
-    last = max((line.layer for line in bias.lines), default=0)
-    lines = [line for line in bias.lines if line.layer == last]
+    last_layer = max((line.layer for line in bias.lines), default=0)
+    lines = [line for line in bias.lines if line.layer == last_layer]
     heads = {(line.attention, line.head) for line in lines}
-    layout = own.calibration_batch(run.seed).layout
-    accuracy, model = run.evaluation().set_index("length").accuracy, own.identity.model
-    end = next((f", {title}" for end, title in SIX_LAYERS.items() if model.endswith(end)), "")
+    layout = experiment.calibration_batch(run.seed).layout
+    accuracy, model = run.evaluation().set_index("length").accuracy, experiment.identity.model
+    size_title = next((f", {title}" for suffix, title in SIX_LAYERS.items() if model.endswith(suffix)), "")
     return identity(run) | {
-        "reading": model_table()[model].title.removesuffix(end),
-        "layers": own.model.decoder_layers,
-        "embedding size": own.model.width,
-        "batch": own.training.batch,
-        "regime": own.sampler.regime,
+        "reading": model_table()[model].title.removesuffix(size_title),
+        "layers": experiment.model.decoder_layers,
+        "embedding size": experiment.model.width,
+        "batch": experiment.training.batch,
+        "regime": experiment.sampler.regime,
         "lines": len(lines),
         "short": sum(2 * len(cells_of(line, layout)[0]) < layout.target_length for line in lines),
         "open_heads": 1 - len(heads) / (2 * bias.heads),
-        "must_be_wrong": unlearnable.least_wrong(own, bias),
+        "must_be_wrong": unlearnable.least_wrong(experiment, bias),
         "skill": run.table("thresholds").skill.iloc[-1],
         "validation": run.validation,
         "twenty": accuracy[20],
@@ -149,9 +148,10 @@ def by_reading(table: pd.DataFrame) -> pd.DataFrame:
     """`algorithm_1` for reading: a row per reading, regime and size, with its tasks and each measure's range."""
     keys = ["layers", "embedding size", "batch", "regime", "reading"]
     rows = []
-    for where, own in table.groupby(keys, sort=False):
-        row = dict(zip(keys, where, strict=True)) | {"tasks": ", ".join(map(task_title, own.task.unique()))}
-        row |= {"runs": len(own)} | {name: ends(sorted(own[name]), "–") for name in ("lines", "short")}
-        shares = {title: sorted(100 * own[name].dropna()) for name, title in SHARES.items()}
-        rows.append(row | {title: ends([*map(percent, own)], "–") for title, own in shares.items()})
+    for values, group in table.groupby(keys, sort=False):
+        row = dict(zip(keys, values, strict=True)) | {"tasks": ", ".join(map(task_title, group.task.unique()))}
+        row |= {"runs": len(group)} | {column: ends(sorted(group[column]), "–") for column in ("lines", "short")}
+        for column, title in SHARES.items():
+            row[title] = ends([*map(percent, sorted(100 * group[column].dropna()))], "–")
+        rows.append(row)
     return pd.DataFrame(rows)

@@ -17,7 +17,6 @@ from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.digits import to_digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.runs.store import Run
 from abc_nb.specs.spec import Spec
 
 TRIED = 2_000  # problems
@@ -29,14 +28,15 @@ def attended(keys: Fingerprints, bias: Bias, layout: Layout, name: Attention, la
     A number that is added to a whole row of one head changes nothing in a softmax, so every row's highest is 0.
     """
     dense = bias.dense(layout, name, layer, heads)
-    opened = torch.zeros(1, layout.target_length, key_count(layout, name)) if dense is None else dense
-    matrix = opened.movedim(0, -1).numpy()  # (query, key, head)
-    top = matrix.max(1, keepdims=True)
-    matrix = matrix - np.where(np.isfinite(top), top, 0) + 0.0  # whose zeros all have one sign, and the same bits
-    by_head = np.arange(1, heads + 1, dtype=np.uint64) << np.uint64(32)  # beside the 32 bits of a number
-    codes = scrambled(matrix.view(np.uint32) + by_head[: matrix.shape[-1]]).sum(-1)
-    sees, keys = np.any(matrix > -np.inf, axis=-1), scrambled(keys)
-    bags = [scrambled(keys[:, seen] + code[seen]).sum(1) for seen, code in zip(sees, codes, strict=True)]
+    if dense is None:
+        dense = torch.zeros(1, layout.target_length, key_count(layout, name))
+    matrix = dense.movedim(0, -1).numpy()  # (query, key, head)
+    highest = matrix.max(1, keepdims=True)
+    matrix = matrix - np.where(np.isfinite(highest), highest, 0) + 0.0  # so that no zero is negative, with other bits
+    head_codes = np.arange(1, heads + 1, dtype=np.uint64) << np.uint64(32)  # beside the 32 bits of a number
+    codes = scrambled(matrix.view(np.uint32) + head_codes[: matrix.shape[-1]]).sum(-1)
+    masks, keys = np.any(matrix > -np.inf, axis=-1), scrambled(keys)
+    bags = [scrambled(keys[:, mask] + code[mask]).sum(1) for mask, code in zip(masks, codes, strict=True)]
     return np.stack(bags, 1)
 
 
@@ -52,41 +52,36 @@ def fingerprints(config: ModelConfig, bias: Bias, batch: Batch) -> Fingerprints:
     return state
 
 
-def must_be_wrong(seen: Fingerprints, right: np.ndarray) -> float:
-    """The least share of problems that is wrong at the worst step; both (problems, steps): fingerprints, right tokens.
+def must_be_wrong(states: Fingerprints, right: np.ndarray) -> float:
+    """The least share of problems that is wrong at the worst step, of fingerprints and right tokens (problems, steps).
 
-    Of the problems in which a step sees the same, it can be right on those that need the most frequent token alone.
+    Of the problems in which a step sees the same, it can be right only on those that need the most frequent token.
     """
     possible = []
-    for sight, token in zip(seen.T, right.T, strict=True):
-        _, first, counts = np.unique(scrambled(sight) + token.astype(np.uint64), return_index=True, return_counts=True)
-        groups, which = np.unique(sight[first], return_inverse=True)
-        most = np.zeros(len(groups), counts.dtype)
-        np.maximum.at(most, which, counts)
-        possible.append(most.sum())
-    return float(1 - min(possible) / len(seen))
+    for state, token in zip(states.T, right.T, strict=True):
+        _, first, counts = np.unique(scrambled(state) + token.astype(np.uint64), return_index=True, return_counts=True)
+        groups, indices = np.unique(state[first], return_inverse=True)
+        highest = np.zeros(len(groups), counts.dtype)
+        np.maximum.at(highest, indices, counts)
+        possible.append(highest.sum())
+    return float(1 - min(possible) / len(states))
 
 
 def smallest_problems(sampler: Sampler, count: int) -> Batch:
     """About so many problems of the first training width: all those whose numbers are below a bound."""
     task, width = sampler.task, sampler.widths[0]
     places = task.operand_places(width)
-    long = len(places) - places.count(1)
-    bound = int((count / task.base ** places.count(1)) ** (1 / long))
-    numbers = np.meshgrid(*(np.arange(task.base if own == 1 else bound) for own in places), indexing="ij")
-    operands = [to_digits(own.ravel(), task.base, most) for own, most in zip(numbers, places, strict=True)]
+    digits = places.count(1)  # operands that are one digit
+    bound = int((count / task.base**digits) ** (1 / (len(places) - digits)))
+    numbers = np.meshgrid(*(np.arange(task.base if size == 1 else bound) for size in places), indexing="ij")
+    operands = [to_digits(values.ravel(), task.base, size) for values, size in zip(numbers, places, strict=True)]
     return sampler.batch(operands, width)
 
 
-def of_run(run: Run) -> float:
-    """The least share of the smallest problems that a run must get wrong; NaN of a model with positions."""
-    return least_wrong(run.spec, run.bias())
-
-
 @cache  # a table and a verdict ask for the same runs
-def least_wrong(own: Spec, bias: Bias | None) -> float:
-    """The same of any model of a spec that has this bias."""
-    if bias is None or not isinstance(own.model.position, NoPosition):
+def least_wrong(experiment: Spec, bias: Bias | None) -> float:
+    """The least share of the smallest problems that any model with this bias gets wrong; NaN of one with positions."""
+    if bias is None or not isinstance(experiment.model.position, NoPosition):
         return float("nan")
-    batch = smallest_problems(own.sampler, TRIED)
-    return must_be_wrong(fingerprints(own.model, bias, batch), batch.target[:, 1:].numpy())
+    batch = smallest_problems(experiment.sampler, TRIED)
+    return must_be_wrong(fingerprints(experiment.model, bias, batch), batch.target[:, 1:].numpy())

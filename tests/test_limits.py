@@ -13,11 +13,11 @@ from audit import limits, plots
 from audit.certified import can_be_certified
 from audit.results import Results
 
-FOUND = Results("quick", "shipped", [0])
+RESULTS = Results("quick", "shipped", [0])
 
 
 def test_the_change_of_a_logit_is_that_between_a_problem_and_its_flipped_copies() -> None:
-    run = FOUND.first_run("parity-abc")
+    run = RESULTS.first_run("parity-abc")
     model, sampler = run.model(), run.spec.sampler
     batch, changes = sampler.test_batch(3, 1, TEST_SEED), []
     columns = batch.layout.operands[0].columns
@@ -31,19 +31,19 @@ def test_the_change_of_a_logit_is_that_between_a_problem_and_its_flipped_copies(
             )
             changes.append(abs(float((first[one] - first[zero]) - (second[one] - second[zero]))))
     assert limits.change_per_bit(model, sampler, 3) == pytest.approx(sum(changes) / 3, rel=1e-4)
-    stored = limits.measured(FOUND, "flipped_bits").query("model == 'abc'").set_index("length").change
+    stored = limits.measured(RESULTS, "flipped_bits").query("model == 'abc'").set_index("length").change
     assert stored[5] == pytest.approx(limits.change_per_bit(model, sampler, 5), rel=1e-4)
 
 
 def test_at_minus_infinity_a_model_is_as_good_as_shipped_and_at_a_floor_it_has_no_certificate() -> None:
     """Addition in seed 0 needs a bias below -320."""
-    run = FOUND.first_run("addition-abc")
+    run = RESULTS.first_run("addition-abc")
     model, sampler = run.model(), run.spec.sampler
     other = model.with_bias(limits.with_floor(model, -320.0))
     assert can_be_certified(model, sampler) and not can_be_certified(other, sampler)
-    stored = limits.measured(FOUND, "floors").query("task == 'addition'").set_index("floor").accuracy
+    stored = limits.measured(RESULTS, "floors").query("task == 'addition'").set_index("floor").accuracy
     assert stored["minus infinity"] == 1 == run.evaluation().set_index("length").accuracy[60]
-    right = exact_match(other, sampler.test_batch(60, limits.ASKED, TEST_SEED))
+    right = exact_match(other, sampler.test_batch(60, limits.PROBLEMS, TEST_SEED))
     assert stored["-320"] == right.double().mean() < 0.5
 
 
