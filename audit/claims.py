@@ -22,7 +22,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -39,8 +39,8 @@ ON_A_GPU = (*PAPER_BATCH, "rope-512")  # models of which some seeds were not mad
 MOST, HALF = 0.8, 0.5  # four of five runs of a group; half of all runs
 SEEDS = 5  # of every task and model
 RUN = ["task", "base", "model", "seed"]  # columns that say which run a row is of
-MORE = "more seeds, or trainings that go on until validation is at 99%."
-REGIMES = {"padded-20": "padded to twenty digits"}  # where a verdict calls one otherwise than runs do
+ADVICE = "more seeds, or trainings that go on until validation is at 99%."  # what would decide an undecided claim
+REGIMES = {"padded-20": "padded to twenty digits"}  # what a verdict calls a regime, where it is not the runs' name
 
 
 class Verdict(NamedTuple):
@@ -56,12 +56,12 @@ class Verdict(NamedTuple):
     size: str = ""  # of the models, where it is not the profile's
 
 
-def known() -> dict[str, Any]:
+def paper_claims() -> dict[str, Any]:
     """The paper's claims by id, as named tuples of texts."""
-    return {claim.id: claim for claim in table("claims")}
+    return {claim.id: claim for claim in data_rows("claims")}
 
 
-def table(name: str) -> list[Any]:
+def data_rows(name: str) -> list[Any]:
     """The rows of a file of the audit's data, as named tuples of texts."""
     return [*pd.read_csv(DATA / f"{name}.csv", dtype=str, keep_default_na=False).itertuples(index=False)]
 
@@ -90,23 +90,23 @@ def by_counts(groups: Sequence[Count], at_most: str = "holds", about: str = "all
     if not any(group.runs + group.undecided for group in groups):
         return "not run"
     verdicts = {
-        decided([Count(n.met + agree * n.undecided, n.runs + n.undecided) for n in groups], at_most, about)
+        by_decided_counts([Count(n.met + agree * n.undecided, n.runs + n.undecided) for n in groups], at_most, about)
         for agree in (False, True)
     }
     return verdicts.pop() if len(verdicts) == 1 else "undecided"
 
 
-def decided(groups: list[Count], at_most: str, about: str) -> str:
+def by_decided_counts(groups: list[Count], at_most: str, about: str) -> str:
     """`by_counts` of groups without undecided runs."""
     whole = total(groups)
     if about == "some":
-        holds, part = any(group.reaches(MOST) for group in groups), whole.met > 0
+        holds, in_part = any(group.reaches(MOST) for group in groups), whole.met > 0
     elif about == "none":
-        others = [Count(group.runs - group.met, group.runs) for group in groups]
-        holds, part = whole.reaches(1), not any(other.reaches(MOST) for other in others)
+        opposite = [Count(group.runs - group.met, group.runs) for group in groups]
+        holds, in_part = whole.reaches(1), not any(group.reaches(MOST) for group in opposite)
     else:
-        holds, part = whole.reaches(1), whole.reaches(HALF) or any(group.reaches(1) for group in groups)
-    return at_most if holds else "in part" if part else "differs"
+        holds, in_part = whole.reaches(1), whole.reaches(HALF) or any(group.reaches(1) for group in groups)
+    return at_most if holds else "in part" if in_part else "differs"
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ class Values:
     labels: pd.Series
 
     def __format__(self, form: str) -> str:
-        how, _, form = form.rpartition(" ")
-        ends = self.numbers.groupby(self.labels, sort=False).agg([how] if how else ["min", "max"])
+        statistic, _, form = form.rpartition(" ")
+        ends = self.numbers.groupby(self.labels, sort=False).agg([statistic] if statistic else ["min", "max"])
         ends = ends.map((lambda end: format(int(end), form)) if form == "d" else (lambda end: format(end, form)))
-        return "; ".join(f"{label} {statistics.ends(own)}".strip() for label, *own in ends.itertuples())
+        return "; ".join(f"{label} {statistics.ends(texts)}".strip() for label, *texts in ends.itertuples())
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,15 @@ class Part:
 
     @cached_property
     def counts(self) -> dict[str, Count]:
-        """How many runs of each label agree; of `SEEDS` a task and model those not made are undecided, but on a GPU."""
+        """How many runs of each label agree.
+
+        Of `SEEDS` runs of a task and model, those that were not made are undecided, but for models `ON_A_GPU`.
+        """
         counts = {}
-        for label, own in self.runs[self.runs.among].groupby("label", sort=False):
-            made = own[~own.model.isin(ON_A_GPU)].groupby(RUN[:-1], dropna=False).size()
-            undecided = int(own.undecided.sum()) + int((SEEDS - made).clip(lower=0).sum())
-            decided = own[~own.undecided]
+        for label, group in self.runs[self.runs.among].groupby("label", sort=False):
+            seeds = group[~group.model.isin(ON_A_GPU)].groupby(RUN[:-1], dropna=False).size()
+            undecided = int(group.undecided.sum()) + int((SEEDS - seeds).clip(lower=0).sum())
+            decided = group[~group.undecided]
             counts[str(label)] = Count(int(decided.agrees.sum()), len(decided), undecided)
         return counts
 
@@ -189,7 +192,8 @@ def count(runs: pd.DataFrame, row: Any) -> Part:
     """
     for column, patterns in (("task", row.tasks), ("model", row.models)):
         names = matching(patterns.split(), runs[column].unique())
-        runs = runs[runs[column].isin(names)].sort_values(column, key=lambda own: own.map(names.index), kind="stable")
+        runs = runs[runs[column].isin(names)]
+        runs = runs.sort_values(column, key=lambda values: values.map(names.index), kind="stable")
     if runs.empty:
         return Part(runs.assign(among=True, undecided=False, agrees=True, label=""))
     runs = runs.assign(
@@ -197,58 +201,57 @@ def count(runs: pd.DataFrame, row: Any) -> Part:
         agrees=meets(runs, row.agrees),
         undecided=meets(runs, row.undecided) if row.undecided else False,
     )
-    named = runs.assign(model=runs.model.map(titles.model_titles(runs.model)), task=runs.task.map(titles.task_title))
+    titled = runs.assign(model=runs.model.map(titles.model_titles(runs.model)), task=runs.task.map(titles.task_title))
     for field in reversed(re.findall(r"{(\w+)}", row.label)):  # groups stand in the order of the label's first field
-        named = named.sort_values(field, key=lambda own: own.map(list(own.unique()).index), kind="stable")
-    labels = [row.label.format_map(each) for each in named.to_dict("records")]
-    return Part(runs.loc[named.index].assign(label=labels).reset_index(drop=True))
+        titled = titled.sort_values(field, key=lambda values: values.map(list(values.unique()).index), kind="stable")
+    labels = [row.label.format_map(fields) for fields in titled.to_dict("records")]
+    return Part(runs.loc[titled.index].assign(label=labels).reset_index(drop=True))
 
 
 def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
     """The names that match a pattern and none that leaves out, in the order of the patterns; all without one."""
-    out = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
-    wanted = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
-    left = [name for name in names if not any(fnmatch.fnmatch(name, pattern) for pattern in out)]
-    return list(dict.fromkeys(name for pattern in wanted for name in left if fnmatch.fnmatch(name, pattern)))
+    excluded = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    included = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
+    names = [name for name in names if not any(fnmatch.fnmatch(name, pattern) for pattern in excluded)]
+    return list(dict.fromkeys(name for pattern in included for name in fnmatch.filter(names, pattern)))
 
 
 def parts(id: str, read: Callable[..., pd.DataFrame]) -> dict[str, Part]:
     """What the finding of a claim names; `read` gives the rows of studies or measures."""
-    found: dict[str, Part] = {}
-    for row in table("counts"):
+    by_name: dict[str, Part] = {}
+    for row in data_rows("counts"):
         if row.claim == id:
-            counted = count(read(*row.rows.split("; ")), row)
-            found[row.part] = found[row.part] + counted if row.part in found else counted
-    return found
+            part = count(read(*row.rows.split("; ")), row)
+            by_name[row.part] = by_name[row.part] + part if row.part in by_name else part
+    return by_name
 
 
-NOTHING = Part(frame([]).assign(among=True, undecided=False, agrees=True, label=""))
+NO_RUNS = Part(frame([]).assign(among=True, undecided=False, agrees=True, label=""))
 
 
-def judged(claim: Any, found: Mapping[str, Part]) -> Verdict:
-    """The verdict on a claim, which `known` has, by what `parts` found for it."""
-    runs = found.get("runs", NOTHING)
+def verdict_on(claim: Any, by_name: Mapping[str, Part]) -> Verdict:
+    """The verdict on one of `paper_claims`, from the `parts` that its finding names."""
+    runs = by_name.get("runs", NO_RUNS)
     counts = [n._replace(undecided=0) if claim.about == "algebra" else n for n in runs.counts.values()]
     verdict = claim.verdict or by_counts(counts, claim.at_most, claim.about)
-    finding = "None was trained." if verdict == "not run" else claim.finding.format(**found)
+    finding = "None was trained." if verdict == "not run" else claim.finding.format(**by_name)
     if verdict == "undecided":
-        finding += f" To decide it: {claim.decide or MORE}"
-    met, of, undecided = total(counts)
-    agree = f"{met} of {of} runs agree" + (f", {undecided} undecided" if undecided else "")
-    counted = claim.about in ABOUT and verdict != "not run"
+        finding += f" To decide it: {claim.decide or ADVICE}"
+    agreement = ""
+    if claim.about in ABOUT and verdict != "not run":
+        whole = total(counts)
+        agreement = f"{whole.met} of {whole.runs} runs agree" + f", {whole.undecided} undecided" * (whole.undecided > 0)
     regimes = " and ".join(REGIMES.get(name, name) for name in runs.runs.regime.unique())
-    return Verdict(claim.id, verdict, finding, agree * counted, claim.reading, regimes, runs.seeds, claim.size)
+    return Verdict(claim.id, verdict, finding, agreement, claim.reading, regimes, runs.seeds, claim.size)
 
 
 def judge(results: Results, ids: Sequence[str]) -> list[Verdict]:
     """The verdicts on some claims, from the results that are there."""
+    measured_once = cache(partial(measured, results))
 
-    @cache
-    def read_one(rows: str) -> pd.DataFrame:
-        return measured(results, rows)
-
-    def read(*rows: str) -> pd.DataFrame:
+    def read(*sources: str) -> pd.DataFrame:
         """The rows of some studies or measures, a run once."""
-        return pd.concat([read_one(each) for each in rows]).drop_duplicates(RUN, ignore_index=True)
+        return pd.concat([measured_once(source) for source in sources]).drop_duplicates(RUN, ignore_index=True)
 
-    return [judged(known()[id], parts(id, read)) for id in ids]
+    claims = paper_claims()
+    return [verdict_on(claims[id], parts(id, read)) for id in ids]

@@ -1,6 +1,6 @@
 """What a notebook of the audit shows: figures and tables with captions from `data/captions.csv`, and verdicts."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -16,10 +16,9 @@ from audit.statistics import over_seeds
 from audit.tables import beside_paper, setting, wide
 
 
-def captions() -> dict[str, str]:
+def captions() -> dict[Hashable, str]:
     """Every caption in Markdown, by name."""
-    known = pd.read_csv(DATA / "captions.csv").set_index("name").caption
-    return {str(name): caption for name, caption in known.items()}
+    return pd.read_csv(DATA / "captions.csv", index_col="name").caption.to_dict()
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,12 @@ class Exhibits:
 
     def ledger(self, results: Results) -> None:
         """Judge the claims of this notebook and record the verdicts; show each with its runs and one sentence."""
-        own = [claim.id for claim in claims.known().values() if claim.notebook == self.notebook]
-        book = ledger.record(claims.judge(results, own), self.notebook, self.profile)
+        ids = [claim.id for claim in claims.paper_claims().values() if claim.notebook == self.notebook]
+        book = ledger.record(claims.judge(results, ids), self.notebook, self.profile)
         lines = []
-        for row in book.to_dict("records"):
-            judged = f"**{row['id']}, {row['verdict']}**" + (f" ({row['runs']})" if row["runs"] else "")
-            lines.append(f"- {judged}. The paper: *{row['claim']}.* Here: {row['finding']}")
+        for row in book.itertuples():
+            verdict = f"**{row.id}, {row.verdict}**" + f" ({row.runs})" * bool(row.runs)
+            lines.append(f"- {verdict}. The paper: *{row.claim}.* Here: {row.finding}")
         display(Markdown("\n".join(lines)))
 
     def provenance(self, results: Results, names: Sequence[str | Name]) -> None:

@@ -8,7 +8,7 @@ from filelock import FileLock
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.specs.recipes import PROFILES
-from audit.claims import Verdict, known
+from audit.claims import Verdict, paper_claims
 
 METHODS = ("abs", "abc", "positions")  # topics of claims on what ABS, ABC and Algorithm 1 do
 CLAIM = ["id", "topic", "claim", "criterion"]
@@ -17,7 +17,7 @@ COLUMNS = ["verdict", "finding", "runs", "seeds", "reading", "regime", "size", "
 
 def ledger(profile: str) -> pd.DataFrame:
     """Every claim with its verdict so far: id, topic, claim, criterion, and what `Verdict` has."""
-    claims = pd.DataFrame([*known().values()])[CLAIM].set_index("id", drop=False)
+    claims = pd.DataFrame(paper_claims().values())[CLAIM].set_index("id", drop=False)
     claims = claims.assign(**dict.fromkeys(COLUMNS, "")).assign(verdict="not run")
     path = paths.figures(profile) / "claims.csv"
     if path.exists():

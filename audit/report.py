@@ -28,8 +28,13 @@ LENGTHS = (6, 60, 200)
 
 
 def write(results: Results) -> Path:
-    """Write `REPORT.md` and `runs.csv`, the list of these runs, next to the profile's figures; the page's path."""
-    folder, profile, runs = paths.figures(results.profile), results.profile, listed_runs(results)
+    """Write `REPORT.md` and `runs.csv` next to the profile's figures; gives the page's path.
+
+    `runs.csv` lists the runs that notebooks read with these results; of those not made here, shipped ones.
+    """
+    folder, profile = paths.figures(results.profile), results.profile
+    everywhere = results if results.origin == "shipped" else results.or_shipped()
+    runs = everywhere.existing_runs(names_of(*studies_of(profile), profile=profile))
     write_text(folder / "runs.csv", pd.DataFrame([run_row(run) for run in runs]).to_csv(index=False))
     book, shipped = ledger(profile), sum(run.shipped for run in runs)
     counts = book.verdict[book.verdict != "definition"].value_counts()
@@ -49,19 +54,13 @@ def write(results: Results) -> Path:
 
 def sentence(claim: Any) -> str:
     """A claim that did not come out as the paper says, as a line of a list."""
-    counted = f" ({escape(claim.runs)})" if claim.runs else ""
-    return f"- {claim.id}, {claim.verdict}{counted}: {escape(claim.claim)}."
+    counts = f" ({escape(claim.runs)})" if claim.runs else ""
+    return f"- {claim.id}, {claim.verdict}{counts}: {escape(claim.claim)}."
 
 
 def escape(text: str) -> str:
     """Text with all that has a meaning in Markdown escaped."""
     return re.sub(r"([\\|$*_<`\[\]])", r"\\\1", text)
-
-
-def listed_runs(results: Results) -> list[Run]:
-    """The runs that notebooks read with these results; of those not made here, shipped ones."""
-    found, profile = results if results.origin == "shipped" else results.or_shipped(), results.profile
-    return found.existing_runs(names_of(*studies_of(profile), profile=profile))
 
 
 def run_row(run: Run) -> dict[str, object]:
@@ -76,14 +75,15 @@ def run_row(run: Run) -> dict[str, object]:
 
 def worst_runs(results: Results, models: Sequence[str] = tuple(ROWS)) -> str:
     """The worst run (percent) by method and length, and how many are certified: the table of README, too."""
-    proven, rows = certified.practice(results), list[tuple[str, ...]]()
+    practised, rows = certified.practice(results), list[tuple[str, ...]]()
     for model in models:
         if runs := results.existing_runs([f"{task}-{model}" for task in ARITHMETIC]):
-            own = pd.concat([run.evaluation() for run in runs])
-            worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
-            cells = ["–" if value != value else percent(100 * value) for value in worst]
-            mine = proven[proven.model == model].after
-            trained = results.existing_runs([f"{task}-{model_table()[model].parent}" for task in ARITHMETIC])
-            rows.append((ROWS[model], *cells, f"{mine.sum()} of {max(len(mine), len(trained))}" if len(mine) else "–"))
+            tests = pd.concat([run.evaluation() for run in runs])
+            worst = [tests[tests.length == length].accuracy.min() for length in LENGTHS]
+            cells = ["–" if pd.isna(accuracy) else percent(100 * accuracy) for accuracy in worst]
+            proven = practised[practised.model == model].after
+            parents = results.existing_runs([f"{task}-{model_table()[model].parent}" for task in ARITHMETIC])
+            count = f"{proven.sum()} of {max(len(proven), len(parents))}" if len(proven) else "–"
+            rows.append((ROWS[model], *cells, count))
     head = [("", *(f"{length} digits" for length in LENGTHS), "certified"), ("---",) * (len(LENGTHS) + 2)]
     return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in [*head, *rows] if rows)

@@ -28,17 +28,17 @@ def reproduce(profile: str, seeds: Sequence[int]) -> int:
     if sweep.sweep([(spec, seed) for seed in seeds for spec in needed(profile)]):
         return 1
     os.environ.setdefault("ABC_NB_FIGURES", str(paths.BUILD / "reproduced"))  # for this process and the kernels
-    compared = profile == "quick"
-    results = Results(profile, "any", sorted({*seeds, *SEEDS}) if compared else [*seeds])
+    is_compared = profile == "quick"
+    results = Results(profile, "any", sorted({*seeds, *SEEDS}) if is_compared else [*seeds])
     print("stage 2 of 3: notebooks", flush=True)
     parameters = {"profile": profile, "results": results.origin, "seeds": results.seeds}
     books = [*notebooks.in_reading_order(NOTEBOOKS), *notebooks.in_reading_order()]
     execute_all(books, paths.BUILD / "notebooks" / profile, parameters)
     print("stage 3 of 3: report", flush=True)
     page = report.write(results)
-    text, same = statements.report(profile, seeds) if compared else ("", True)
+    text, is_same = statements.report(profile, seeds) if is_compared else ("", True)
     print(f"figures and tables are in {paths.figures(profile)}, all on one page: {page.name}\n\n{text}".rstrip())
-    return 0 if same else 1
+    return 0 if is_same else 1
 
 
 def execute_all(books: Sequence[Path], folder: Path, parameters: Mapping[str, Any]) -> None:

@@ -23,8 +23,8 @@ class Results(results.Results):
 
     def names(self, *studies: str) -> list[Name]:
         """The experiments of some studies in this profile; where shipped runs are taken too, those with a result."""
-        found = names_of(*studies, profile=self.profile)
-        return self.with_results(found) if self.origin == "any" else found
+        names = names_of(*studies, profile=self.profile)
+        return self.with_results(names) if self.origin == "any" else names
 
     def rows(self, *studies: str) -> pd.DataFrame:
         """Evaluation rows of some studies, as `evaluation` has them."""
@@ -46,11 +46,10 @@ class Results(results.Results):
     def provenance(self, names: Sequence[str | Name]) -> str:
         """Where the results of these experiments come from, in one line."""
         runs = self.runs(names)
-        made = [run.facts for run in runs]
         regimes = sorted({run.spec.sampler.regime for run in runs})
-        devices = sorted({facts["device"].partition(" ")[0] for facts in made})
-        versions = sorted({facts["versions"]["torch"].partition("+")[0] for facts in made})
-        seeds, dates = sorted({run.seed for run in runs}), sorted({facts["date"] for facts in made})
+        devices = sorted({run.facts["device"].partition(" ")[0] for run in runs})
+        versions = sorted({run.facts["versions"]["torch"].partition("+")[0] for run in runs})
+        seeds, dates = sorted({run.seed for run in runs}), sorted({run.facts["date"] for run in runs})
         counts = Counter("shipped" if run.shipped else "made here" for run in runs)
         origins = [f"{count} {word}" if len(counts) > 1 else word for word, count in sorted(counts.items())]
         return (
@@ -70,9 +69,8 @@ def problems(run: Run, steps: int | None = None) -> int:
 
 def reached(run: Run, accuracy: float) -> dict[str, float]:
     """The first validation that was so good: step, seconds, problems up to it; all infinite if none was."""
-    history = run.table("history")
-    there = history[history.accuracy >= accuracy]
-    if there.empty:
+    history = run.table("history").query("accuracy >= @accuracy")
+    if history.empty:
         return dict.fromkeys(("step", "seconds", "problems"), math.inf)
-    step, seconds = there[["step", "seconds"]].iloc[0]
+    step, seconds = history[["step", "seconds"]].iloc[0]
     return {"step": step, "seconds": seconds, "problems": float(problems(run, int(step)))}

@@ -17,7 +17,6 @@ from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
-from abc_nb.runs.store import Run
 from abc_nb.show.titles import model_titles, task_title
 from abc_nb.specs.experiment import Name
 from abc_nb.specs.names import train_command
@@ -65,14 +64,14 @@ class Statement:
 
     def accepts(self, right: int, level: float) -> bool:
         """Whether such an outcome here would be the same: see `data/statements.md`."""
-        samples, known = self.here[1], np.array(self.shipped)
-        pooled, total = known.sum(axis=0)
+        samples, shipped = self.here[1], np.array(self.shipped)
+        pooled, total = shipped.sum(axis=0)
         if self.proven:
             return bool(right == samples or pooled < total)
         table = np.array([[right, samples - right], [pooled, total - pooled]])
         if fisher_exact(table).pvalue >= level:
             return True
-        shares, seeds = known[:, 0] / known[:, 1], len(known)
+        shares, seeds = shipped[:, 0] / shipped[:, 1], len(shipped)
         if seeds == 1:
             return False
         half = t.ppf(1 - level / 2, seeds - 1) * shares.std(ddof=1) * sqrt(1 + 1 / seeds)
@@ -83,23 +82,23 @@ def counts_in_words(counts: Sequence[Count]) -> str:
     """`981 to 1,000 of 1,000, 10 seeds`; in percent where seeds have other numbers of problems."""
     ordered = sorted(counts, key=lambda count: count[0] / count[1])
     if len({samples for _, samples in counts}) == 1:
-        shares, unit = [f"{right:,}" for right, _ in ordered], f" of {counts[0][1]:,}"
+        numbers, unit = [f"{right:,}" for right, _ in ordered], f" of {counts[0][1]:,}"
     else:
-        shares, unit = [f"{100 * right / samples:.1f}" for right, samples in ordered], "%"
-    return ends(shares) + unit + f", {len(counts)} seeds" * (len(counts) > 1)
+        numbers, unit = [f"{100 * right / samples:.1f}" for right, samples in ordered], "%"
+    return ends(numbers) + unit + f", {len(counts)} seeds" * (len(counts) > 1)
 
 
 def stated(profile: str) -> dict[Name, str]:
     """The experiments of which README or a table of the paper states something, with the notebook that shows them."""
     tabulated = names_of(*TABULATED, profile=profile)
-    found = {name: notebook for study, notebook in STATED.items() for name in names_of(study, profile=profile)}
-    return {name: notebook for name, notebook in found.items() if name in tabulated or name.model in (*ROWS, "abs")}
+    notebooks = {name: notebook for study, notebook in STATED.items() for name in names_of(study, profile=profile)}
+    return {name: book for name, book in notebooks.items() if name in tabulated or name.model in (*ROWS, "abs")}
 
 
 def statements(profile: str, seeds: Sequence[int]) -> list[Statement]:
     """What the shipped runs of a profile state of what was made here for these seeds."""
-    every = sorted({record["seed"] for origin in store.ANYWHERE for record in store.records(origin)} | {*seeds})
-    shipped, here = Results(profile, "shipped", every), Results(profile, "runs", seeds)
+    all_seeds = sorted({record["seed"] for origin in store.ANYWHERE for record in store.records(origin)} | {*seeds})
+    shipped, here = Results(profile, "shipped", all_seeds), Results(profile, "runs", seeds)
     names = stated(profile)
     titles = model_titles(name.model for name in names)
     tables = certified.certificates_table(shipped), certified.certificates_table(here)
@@ -110,25 +109,23 @@ def statements(profile: str, seeds: Sequence[int]) -> list[Statement]:
 def of_tests(names: dict[Name, str], titles: dict[str, str], shipped: Results, here: Results) -> Iterator[Statement]:
     """How many problems are right: a statement a model, length and seed."""
     for name, notebook in names.items():
-        known, made = (
-            [test for run in found.existing_runs([name]) for test in tests(run)] for found in (shipped, here)
-        )
-        task, another = Task(name.task), train_command(name, max(here.seeds) + 1, here.profile)
-        advice = f"read notebook {notebook}, and see whether another seed agrees: `{another}`"
-        for length, seed, count in sorted(made):
-            counts = [theirs for tested, _, theirs in known if tested == length]
+        task, command = Task(name.task), train_command(name, max(here.seeds) + 1, here.profile)
+        advice = f"read notebook {notebook}, and see whether another seed agrees: `{command}`"
+        for length, seed, count in sorted(tests(here, name)):
+            counts = [shipped_count for tested, _, shipped_count in tests(shipped, name) if tested == length]
             if counts and length in (LONG if task.table else SHORT):
                 what = f"{titles[name.model]}, {task_title(name.task)}, {length} {task.unit}, seed {seed}"
                 yield Statement(what, counts, count, advice)
 
 
-def tests(run: Run) -> list[tuple[int, int, Count]]:
-    """Length, seed and right problems, of how many, of each test of a run."""
-    return [(row["length"], run.seed, (row["correct"], row["samples"])) for row in run.evaluation().to_dict("records")]
+def tests(results: Results, name: Name) -> list[tuple[int, int, Count]]:
+    """Length, seed and right problems, of how many, of each test of an experiment's runs."""
+    runs = [(run.seed, run.evaluation().to_dict("records")) for run in results.existing_runs([name])]
+    return [(row["length"], seed, (row["correct"], row["samples"])) for seed, rows in runs for row in rows]
 
 
 def of_certificates(
-    names: Sequence[Name], proven: Sequence[Name], titles: dict[str, str], known: pd.DataFrame, made: pd.DataFrame
+    names: Sequence[Name], proven: Sequence[Name], titles: dict[str, str], shipped: pd.DataFrame, here: pd.DataFrame
 ) -> Iterator[Statement]:
     """How many models are certified, of shipped tables and those made here.
 
@@ -138,25 +135,23 @@ def of_certificates(
     for name in [name for name in names if name not in proven]:
         groups.setdefault(f"{titles[name.model]}, all tasks, certified where tried", []).append(name)
     for what, group in groups.items():
-        theirs, mine = (each[each.experiment.isin([*map(str, group)])] for each in (known, made))
-        wrong = [
+        theirs, ours = (table[table.experiment.isin([*map(str, group)])] for table in (shipped, here))
+        advice = [
             f"`abc-nb certify {row.experiment} --seed {row.seed}` names what is wrong, in {row.wrong:,} of "
             f"{row.contexts:,} contexts"
-            for row in mine[~mine.certified.astype(bool)].itertuples()
+            for row in ours[~ours.certified.astype(bool)].itertuples()
         ]
-        if len(theirs) and len(mine):
-            total, count = ((int(each.certified.sum()), len(each)) for each in (theirs, mine))
-            yield Statement(what, [total], count, "; ".join(wrong), proven=group[0] in proven)
+        if len(theirs) and len(ours):
+            total, count = ((int(table.certified.sum()), len(table)) for table in (theirs, ours))
+            yield Statement(what, [total], count, "; ".join(advice), proven=group[0] in proven)
 
 
 def report(profile: str, seeds: Sequence[int]) -> tuple[str, bool]:
     """The table of what was made here, which is written beside the figures, and whether all of it is the same."""
-    every = statements(profile, seeds)
-    count = sum(not each.proven for each in every)
+    stated_here = statements(profile, seeds)
+    count = sum(not statement.proven for statement in stated_here)
     level = ALARM / max(1, count)
-    rows = [
-        (each.what, counts_in_words(each.shipped), counts_in_words([each.here]), each.verdict(level)) for each in every
-    ]
+    rows = [(s.what, counts_in_words(s.shipped), counts_in_words([s.here]), s.verdict(level)) for s in stated_here]
     frame = pd.DataFrame(rows, columns=COLUMNS)
     number = frame.verdict.value_counts().reindex([SAME, DIFFERS, OPEN], fill_value=0)
     template = (DATA / "statements.md").read_text(encoding="utf-8").rstrip()
@@ -169,18 +164,18 @@ def report(profile: str, seeds: Sequence[int]) -> tuple[str, bool]:
         decided=number[SAME] + number[DIFFERS],
         undecided=number[OPEN],
     )
-    wrong = [f"- {each.what}: {each.advice}" for each in every if each.verdict(level) == DIFFERS]
-    text += "\n\nWhat to do where one was not:\n\n" * bool(wrong) + "\n".join(wrong)
+    advice = [f"- {s.what}: {s.advice}" for s in stated_here if s.verdict(level) == DIFFERS]
+    text += "\n\nWhat to do where one was not:\n\n" * bool(advice) + "\n".join(advice)
     folder = paths.figures(profile)
     write_text(folder / "statements.csv", frame.to_csv(index=False))
     write_text(folder / "statements.md", text + "\n")
-    return text, not wrong
+    return text, not advice
 
 
 def verdicts(profile: str) -> str:
     """How many verdicts on the paper's claims are those that are committed, in a sentence that names the others."""
-    known = pd.read_csv(paths.HOME / "figures" / "claims.csv", dtype=str).set_index("id").verdict.to_dict()
-    found = ledger(profile).set_index("id").verdict.to_dict()
-    others = [f"{id} was {known.get(id)} and is {now}" for id, now in found.items() if known.get(id) != now]
-    text = f"{len(found) - len(others)} of {len(found)} verdicts on the paper's claims are those in figures/claims.csv"
-    return "; ".join([text, *others]) + "."
+    committed = pd.read_csv(paths.HOME / "figures" / "claims.csv", dtype=str).set_index("id").verdict.to_dict()
+    book = ledger(profile).set_index("id").verdict.to_dict()
+    changes = [f"{id} was {committed.get(id)} and is {now}" for id, now in book.items() if committed.get(id) != now]
+    text = f"{len(book) - len(changes)} of {len(book)} verdicts on the paper's claims are those in figures/claims.csv"
+    return "; ".join([text, *changes]) + "."

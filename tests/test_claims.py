@@ -71,7 +71,7 @@ def runs(accuracy: Mapping[Place, Sequence[float | Mapping[str, float]]], **colu
 
 def judged(id: str, rows: pd.DataFrame) -> Verdict:
     """The verdict where studies have these rows."""
-    return claims.judged(claims.known()[id], claims.parts(id, lambda *_: rows.reset_index(drop=True)))
+    return claims.verdict_on(claims.paper_claims()[id], claims.parts(id, lambda *_: rows.reset_index(drop=True)))
 
 
 def assert_judged(id: str, rows: pd.DataFrame, verdict: str, agree: str = "", *shown: str) -> None:
@@ -109,7 +109,7 @@ def test_a_run_that_never_learned_its_training_task_decides_nothing() -> None:
     window.loc[window.task == "addition", ["validation", "at_60"]] = 50.0
     found = judged("C12", window)
     assert (found.verdict, found.runs) == ("undecided", "15 of 15 runs agree, 5 undecided")
-    assert "tight, Addition 0 of 0 (5 undecided)" in found.finding and claims.MORE in found.finding
+    assert "tight, Addition 0 of 0 (5 undecided)" in found.finding and claims.ADVICE in found.finding
     window.loc[window.task == "n-by-1", "at_60"] = 97.0
     assert judged("C12", window).verdict == "in part", "which no undecided run can change"
 
@@ -197,9 +197,9 @@ def test_every_claim_counts_runs_of_studies_that_exist_and_says_so_without_runs(
         asked.update(rows)
         return measures.frame([])
 
-    book = claims.known()
+    book = claims.paper_claims()
     assert list(book) == [f"C{number:02d}" for number in range(1, 42)]
-    verdicts = {id: claims.judged(book[id], claims.parts(id, nothing)).verdict for id in book}
+    verdicts = {id: claims.verdict_on(book[id], claims.parts(id, nothing)).verdict for id in book}
     others = {"C01": "definition", "C35": "differs", "C40": "in part"}
     assert verdicts == dict.fromkeys(book, "not run") | others
     assert asked <= {*measures.MEASURES, *STUDIES}
