@@ -107,8 +107,7 @@ def on_parity(results: Results) -> pd.DataFrame:
         results = replace(results, origin="shipped")
     study, adapted = CalibrationStudy(results.first_run("parity-abc")), lora.model()
     for name in ENCODER_DECODER:
-        lines = tuple(line for line in study.bias.lines if line.attention == name)
-        biased = study.parent.with_bias(replace(study.bias, lines=lines, empty="transparent"))
+        biased = study.parent.with_bias(study.bias.alone(name))
         for method, model in {"ABC": biased, "LoRA": adapted_in_one(study.parent, adapted, name)}.items():
             rows.append({"method": method} | logit_change(study.parent, model, name, study.batch))
     return pd.DataFrame(rows)

@@ -22,7 +22,6 @@ from abc_nb.bias.base import ENCODER_DECODER, Attention, key_count
 from abc_nb.bias.lines import Line, cells_of
 from abc_nb.calibration.calibrate import SHARE, Calibration, calibrate
 from abc_nb.common.errors import InputError
-from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.runs.store import Run
@@ -38,11 +37,11 @@ Row = dict[str, Any]
 ABOUT = ["task", "model", "base", "seed", "regime", "validation"]  # which run a row is of, and how well it learned
 
 
-def measured(results: Results, rows: str) -> pd.DataFrame:
+def measured(results: Results, source: str) -> pd.DataFrame:
     """The rows of a measure, by its name in `MEASURES`, or else the accuracies of a study's runs that are there."""
-    if rows in MEASURES:
-        return frame(MEASURES[rows](results))
-    return frame([accuracies(run) for run in results.existing_runs(names_of(rows, profile=results.profile))])
+    if source in MEASURES:
+        return frame(MEASURES[source](results))
+    return frame([accuracies(run) for run in results.existing_runs(names_of(source, profile=results.profile))])
 
 
 def frame(rows: list[Row]) -> pd.DataFrame:
@@ -62,34 +61,31 @@ def accuracies(run: Run) -> Row:
     return row | {f"at_{length}": 100 * right for length, right in zip(tests.length, tests.accuracy, strict=True)}
 
 
-def plain(task: str, measure: Callable[[AttentionStudy], Row]) -> Callable[[Results], list[Row]]:
+def of_plain_models(task: str, measure: Callable[[AttentionStudy], Row]) -> Callable[[Results], list[Row]]:
     """A measure of every plain model of a task whose weights are there."""
-
-    def rows(results: Results) -> list[Row]:
-        runs = [run for run in results.every_seed(f"{task}-vanilla") if run.weights]
-        return [about(run) | measure(AttentionStudy(run)) for run in runs]
-
-    return rows
+    return lambda results: [
+        about(run) | measure(AttentionStudy(run)) for run in results.every_seed(f"{task}-vanilla") if run.weights
+    ]
 
 
 def needed_cells(study: AttentionStudy) -> Row:
-    """Of each attention its best head's on the needed cell, inside the training length and beyond.
+    """How much of each attention its best head has on the needed cell, inside the training length and beyond.
 
-    `left` is how much of what is more than evenly spread attention inside is left beyond. (Evenly spread over the few
-    tokens before it, self-attention has much of the cell anyway.)
+    Attention that is evenly spread has some of the cell, too, and over the few tokens of self-attention much of it.
+    `left` is how much of what the head has above that inside is left beyond.
     """
     row: Row = {}
     heads = study.best_heads()
     columns = [f"{study.length} digits, {part}" for part in ("inside", "beyond")]
     for name in ENCODER_DECODER:
         inside, beyond = heads[heads.attention == name].sort_values(columns[0]).iloc[-1][columns]
-        even_inside, even_beyond = even(study, name)
+        even_inside, even_beyond = even_masses(study, name)
         left = (beyond - even_beyond) / (inside - even_inside)
         row |= {f"{name}_inside": inside, f"{name}_beyond": beyond, f"{name}_left": left}
     return row
 
 
-def even(study: AttentionStudy, name: Attention) -> tuple[float, float]:
+def even_masses(study: AttentionStudy, name: Attention) -> tuple[float, float]:
     """Mean mass, inside the training length and beyond, of attention that is evenly spread over open keys."""
     layout = study.batch(study.length).layout
     cells = torch.ones(1, 1, layout.target_length, key_count(layout, name))
@@ -109,26 +105,20 @@ def operands(study: AttentionStudy) -> Row:
 
     `untrained` is how many look at either so in the model that the training began with.
     """
-    heads = by_operand(study)
-    first, second = preferring(heads)
-    untrained = preferring(by_operand(study, study.run.spec.build(study.run.seed)))
-    return {"first": first, "second": second, "untrained": sum(untrained), "heads": len(heads)}
+    ratios, batch = [], study.batch(TRAINED)
+    for model in (study.model, study.run.spec.build(study.run.seed)):
+        attention = record(model, batch, average=True).weights
+        means = cross_heads(attention)[:, : batch.layout.width].mean(1).numpy()  # (head, key)
+        first, second = (means[:, operand.columns].sum(-1) for operand in batch.layout.operands)
+        ratios.append(first / second)
+    trained, untrained = ratios
+    row = {"first": int((trained >= 2).sum()), "second": int((trained <= 0.5).sum())}
+    return row | {"untrained": int(((untrained >= 2) | (untrained <= 0.5)).sum()), "heads": len(trained)}
 
 
-def preferring(sources: pd.DataFrame) -> tuple[int, int]:
-    """How many heads look at the first operand at least twice as much as at the second, and the other way round."""
-    ratio = sources["operand 1"] / sources["operand 2"]
-    return int((ratio >= 2).sum()), int((ratio <= 0.5).sum())
-
-
-def by_operand(study: AttentionStudy, model: Transformer | None = None) -> pd.DataFrame:
-    """The share of each cross-attention head (row) on each operand (column) at training length, of any model."""
-    batch = study.batch(TRAINED)
-    every = record(model or study.model, batch, average=True).weights
-    kept = [own for (name, _), own in every.items() if name == "cross"]
-    means = torch.cat([weights[:, : batch.layout.width].mean(1) for weights in kept]).numpy()  # (head, key)
-    operands = enumerate(batch.layout.operands, 1)
-    return pd.DataFrame({f"operand {number}": means[:, part.columns].sum(-1) for number, part in operands})
+def cross_heads(weights: Mapping[tuple[Attention, int], Tensor]) -> Tensor:
+    """Cross-attention of all layers' heads: (..., head, query, key)."""
+    return torch.cat([matrix for (name, _), matrix in weights.items() if name == "cross"], dim=-3)
 
 
 def needed_digits(study: AttentionStudy) -> Row:
@@ -141,21 +131,21 @@ def needed_digits(study: AttentionStudy) -> Row:
 
 def weakest_operand(weights: Mapping[tuple[Attention, int], Tensor], layout: Layout) -> np.ndarray:
     """Cross-attention on the needed digit by step: its best head's, of the operand that is looked at least."""
-    cross = torch.cat([own for (name, _), own in weights.items() if name == "cross"], dim=1)
-    operands = range(len(layout.operands))
+    cross, operands = cross_heads(weights), range(len(layout.operands))
     best = [on_cells(cross, needed(layout, "cross", operand), layout).amax(0) for operand in operands]
     return torch.stack(best).amin(0).numpy()
 
 
-def of_studies(measure: Callable[[CalibrationStudy], Row]) -> Callable[[Results], list[Row]]:
+def of_abc(measure: Callable[[CalibrationStudy], Row]) -> Callable[[Results], list[Row]]:
     """A measure of every run of ABC."""
     return lambda results: [about(run) | measure(CalibrationStudy(run)) for run in results.runs(results.names("abc"))]
 
 
 def costs(study: CalibrationStudy) -> Row:
     """Problems seen to 99% in validation, ABC's over the plain model's: between `low` and `high`; and seconds."""
-    (before, own), (parent_before, parent) = map(problems_seen, (study.run, study.parent_run))
-    return {"low": before / parent, "high": own / max(parent_before, 1), "seconds": cost(study)["seconds"]}
+    (least, most), (parent_least, parent_most) = map(problems_seen, (study.run, study.parent_run))
+    low, high = least / parent_most, most / max(parent_least, 1)
+    return {"low": low, "high": high, "seconds": cost(study)["seconds"]}
 
 
 def problems_seen(run: Run) -> tuple[int, float]:
@@ -171,13 +161,13 @@ def cost(study: CalibrationStudy) -> dict[str, object]:
     `problems`, `steps` and `seconds` (with calibration; they depend on how busy the machine was) up to the first
     validation of 99%, infinite if there was none; `whole` is the problems of both to their end.
     """
-    tried = study.run.table("thresholds").iloc[-1]
-    own, parent = reached(study.run, BAR), reached(study.parent_run, BAR)
-    own["seconds"] += study.run.facts["calibration_seconds"]
-    row = {"task": study.run.spec.task.title, "seed": study.run.seed, "share": tried.share}
-    row |= {"lines": len(study.bias.lines), "skill": tried.skill}
-    costs = {"problems": "problems", "steps": "step", "seconds": "seconds"}
-    row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in costs.items()}
+    threshold = study.run.table("thresholds").iloc[-1]
+    first, parent_first = reached(study.run, BAR), reached(study.parent_run, BAR)
+    first["seconds"] += study.run.facts["calibration_seconds"]
+    row = {"task": study.run.spec.task.title, "seed": study.run.seed, "share": threshold.share}
+    row |= {"lines": len(study.bias.lines), "skill": threshold.skill}
+    for column, unit in (("problems", "problems"), ("steps", "step"), ("seconds", "seconds")):
+        row[column] = first[unit] / parent_first[unit] if parent_first[unit] < math.inf else math.inf
     return row | {"whole": problems(study.run) / problems(study.parent_run)}
 
 
@@ -193,12 +183,12 @@ def followed(study: CalibrationStudy) -> Row:
     spans: list[set[str]] = [set() for _ in range(study.bias.heads)]
     for line in of_last_layer(study):
         spans[line.head].add(line.span)
-    both = {"operand 1", "operand 2"}
+    first, second = "operand 1", "operand 2"
     return {
-        "first": sum(own & both == {"operand 1"} for own in spans),
-        "second": sum(own & both == {"operand 2"} for own in spans),
-        "number": sum(bool(own & {"operand 1", "*"}) for own in spans),
-        "digit": sum("operand 2" in own for own in spans),
+        "first": sum(first in head and second not in head for head in spans),
+        "second": sum(second in head and first not in head for head in spans),
+        "number": sum(first in head or "*" in head for head in spans),
+        "digit": sum(second in head for head in spans),
         "heads": len(spans),
     }
 
@@ -206,7 +196,7 @@ def followed(study: CalibrationStudy) -> Row:
 def open_elements(study: CalibrationStudy) -> Row:
     """The `share` of the open elements of the last layer's cross-attention that lie on anti-diagonals.
 
-    In how many of its `heads` there is one (`with_one`).
+    `with_one` is how many of its `heads` have one.
     """
     sizes: Counter[str] = Counter()
     for line in of_last_layer(study):
@@ -248,11 +238,11 @@ def verticals(results: Results) -> list[Row]:
 
 def strong_verticals(study: CalibrationStudy) -> pd.DataFrame:
     """Strong vertical lines of cross-attention wherever they stand: token, share of a head's attention."""
-    tokens, wanted, rows = dict(study.layout.symbols), Calibration(anchor="whole", share=SHARE), []
+    tokens, settings, rows = dict(study.layout.symbols), Calibration(anchor="whole", share=SHARE), []
     for number, operand in enumerate(study.layout.operands, 1):
         tokens |= dict.fromkeys(operand.columns.tolist(), f"operand {number}")
     for (name, layer), weights in study.averages.items():
-        for line in calibrate(weights, None, "cross", wanted, layer) if name == "cross" else []:
+        for line in calibrate(weights, None, "cross", settings, layer) if name == "cross" else []:
             if line.direction == "vertical":
                 rows.append((tokens[line.offset], weights[line.head, :, line.offset].mean().item()))
     return pd.DataFrame(rows, columns=["token", "share"])
@@ -267,7 +257,7 @@ def indices(results: Results) -> list[Row]:
     return [about(results.first_run("successor-abc-unpractised")) | {"equal": bool(equal.all())} | strongest]
 
 
-def lacking(results: Results) -> list[Row]:
+def algorithm_1(results: Results) -> list[Row]:
     """Runs of Algorithm 1, with the percentage of small problems that is `wrong` in any model with these lines.
 
     It is NaN of models with positions. Some were trained `longer`: ten times as many steps, unless they learned before.
@@ -290,17 +280,13 @@ def one_attention(results: Results) -> list[Row]:
     trained = measured(results, "lines of cross-attention").drop(columns=["model", "regime"])
     rows = []
     for run in results.existing_runs(names):
-        wrong = {
-            f"{name}_wrong": 100 * unlearnable.least_wrong(run.spec, run.bias().alone(name)) for name in ENCODER_DECODER
-        }
-        rows.append(about(run) | wrong)
-    both: list[Any] = (
-        frame(rows)
-        .drop(columns="validation")
-        .merge(trained, how="left", on=["task", "base", "seed"])
-        .to_dict("records")
-    )
-    return both
+        row = about(run)
+        for name in ENCODER_DECODER:
+            row[f"{name}_wrong"] = 100 * unlearnable.least_wrong(run.spec, run.bias().alone(name))
+        rows.append(row)
+    wrong = frame(rows).drop(columns="validation")
+    merged: list[Any] = wrong.merge(trained, how="left", on=["task", "base", "seed"]).to_dict("records")
+    return merged
 
 
 def changes(results: Results) -> list[Row]:
@@ -310,18 +296,18 @@ def changes(results: Results) -> list[Row]:
 
 
 MEASURES: dict[str, Callable[[Results], list[Row]]] = {
-    "needed cells": plain("successor", needed_cells),
-    "operands": plain("addition", operands),
-    "needed digits of successor": plain("successor", needed_digits),
-    "needed digits of addition": plain("addition", needed_digits),
-    "costs": of_studies(costs),
-    "followed": of_studies(followed),
-    "open elements": of_studies(open_elements),
+    "needed cells": of_plain_models("successor", needed_cells),
+    "operands": of_plain_models("addition", operands),
+    "needed digits of successor": of_plain_models("successor", needed_digits),
+    "needed digits of addition": of_plain_models("addition", needed_digits),
+    "costs": of_abc(costs),
+    "followed": of_abc(followed),
+    "open elements": of_abc(open_elements),
     "classified": classified,
     "verticals": verticals,
     "indices": indices,
     "changes": changes,
-    "lacking": lacking,
+    "lacking": algorithm_1,
     "one attention": one_attention,
     "encoder alone": encoder_only.rows,
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from abc_nb.bias import ALiBi
@@ -38,25 +39,28 @@ def by_head(layout: Layout, heads: int, layers: int) -> Lines:
 
     That is this place of an operand, one below it that such a factor reaches to, or one of the factor's digits.
     """
-    few = [operand.places for operand in layout.operands if layout.is_short(operand)]
-    return lines_of_keys(problem_keys(layout, max(few, default=1)), LAST_TOKENS, heads, layers)
+    places = max((operand.places for operand in layout.operands if layout.is_short(operand)), default=1)
+    return lines_of_keys(problem_keys(layout, places), LAST_TOKENS, heads, layers)
 
 
-def embedding_size(size: int) -> dict[str, int]:
-    return {"width": size, "feed_forward": 4 * size}
+def embedding_size(width: int) -> dict[str, int]:
+    return {"width": width, "feed_forward": 4 * width}
 
 
 def proposal(title: str, position: positions.PositionEncoding) -> Model:
-    """Of others, in our training: several widths, the source counted from the right, where a place has one index."""
+    """An encoding of others, in our training: several widths, the source counted from the right."""
     return Model(title, position, extends=True, tested="beyond")
 
 
-def again(
-    models: Models, names: Iterable[str], end: str, title: str = "", parent: str = "vanilla", **changes: Any
+def variants(
+    models: Models, names: Iterable[str], suffix: str, title: str = "", parent: str = "vanilla", **changes: Any
 ) -> Models:
-    """Models once more with other settings: their names, and those of their parents, have this end."""
-    found = {name: replace(models[name], title=models[name].title + title, parent=f"{parent}{end}") for name in names}
-    return {f"{name.removesuffix(UNPRACTISED)}{end}": replace(own, **changes) for name, own in found.items()}
+    """Models with other settings: `suffix` ends their names and those of their parents, and `title` their titles."""
+    changes["parent"] = f"{parent}{suffix}"
+    return {
+        f"{name.removesuffix(UNPRACTISED)}{suffix}": replace(models[name], title=models[name].title + title, **changes)
+        for name in names
+    }
 
 
 BASIC = course.BASIC | {  # variants that show why a baseline fails
@@ -82,7 +86,7 @@ PAIR = {  # ABS with positions
     "pair-plain-unpractised": replace(course.ABS, title="ABS, plain index", position=positions.Sinusoidal()),
 }
 PRACTISED_PAIR = all_practised({"pair-mod3-unpractised": PAIR["pair-mod3-unpractised"]})
-PADDED_PAIR = again(PAIR, ("pair-plain-unpractised",), "-padded", regime="padded", tested="few")
+PADDED_PAIR = variants(PAIR, ("pair-plain-unpractised",), "-padded", regime="padded", tested="few")
 BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors' code opens one
     f"{name}-both": scaffold(f"{BASIC[name].title}, both sides", BASIC[name].position, sides="both", tested=tested)
     for name, tested in {"window": "beyond", "window-cyclic": "far and many", "nope-window": "beyond"}.items()
@@ -96,17 +100,15 @@ WINDOWS = {  # other windows with the whole training, to one side; w = 1 is `win
     for w in (2, 3)
     for t in (3, 5)
 }
-GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
-GRID_NAMES = {  # of w = 1 with all periods, and of T = 3 and none with all windows
-    (w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T if w == W or t in (PERIOD, None)
-}
 GRID = {}  # window, open to both sides, and period; None: no window, an index without a period
-for (w, t), name in GRID_NAMES.items():
-    title = f"w={w}, T={t}".replace("w=None", "no window").replace("T=None", "no period")
-    GRID[name] = scaffold(title, positions.Sinusoidal(t), w, "both", training=trainings.SHORT, tested="few")
+for w, t in product((None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)):
+    if w == W or t in (PERIOD, None):  # w = 1 with all periods, T = 3 and none with all windows
+        name = f"grid-w{w}-t{t}".replace("None", "x")
+        title = f"w={w}, T={t}".replace("w=None", "no window").replace("T=None", "no period")
+        GRID[name] = scaffold(title, positions.Sinusoidal(t), w, "both", training=trainings.SHORT, tested="few")
 SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic-both`
     **{f"{m}-{n}": (f"{m}/{n} layers", layers(m, n)) for m, n in ((0, 1), (0, 4), (1, 6), (4, 4), (6, 1))},
-    **{f"width-{size}": (f"embedding size {size}", embedding_size(size)) for size in (32, 128)},
+    **{f"width-{width}": (f"embedding size {width}", embedding_size(width)) for width in (32, 128)},
     "heads-1": ("1 head", {"heads": 1}),
     "heads-4": ("4 heads", {"heads": 4}),
 }
@@ -116,26 +118,25 @@ SIZED = {
 }
 PAPERS = BASIC | BOTH_SIDES | READINGS | ALGORITHM_1 | ABLATIONS | CROSS_LINES
 PADDED_MODELS = ("vanilla", *SCAFFOLDS, *BOTH_SIDES, "abc-unpractised", *READINGS, *BY_WEIGHTS, "algorithm-1-pooled")
-PADDED = again(PAPERS, PADDED_MODELS, "-padded", regime="padded", tested="few")  # every operand to sixty digits
+PADDED = variants(PAPERS, PADDED_MODELS, "-padded", regime="padded", tested="few")  # every operand to sixty digits
 PADDED["abc-padded"] = replace(PADDED["abc-padded"], training=trainings.ANEW_PADDED, tested="few_beyond")
 PADDED["window-cyclic-padded"] = replace(PADDED["window-cyclic-padded"], tested="few_beyond")
 TABLE_1_PADDED = tuple(f"{name}-padded" for name in ("vanilla", *SCAFFOLDS))
-SIX_LAYERS = {  # the paper's decoder layers, with this project's optimiser and few steps: ends of names, and of titles
+SIX_LAYERS = {  # the paper's decoder layers, with this project's optimiser and few steps: ends of names and of titles
     "-deep": "six layers",
     "-paper-size": "the paper's size",
     "-paper-batch": "the paper's size and batch",
 }
 
 
-def six_layers(end: str, plain: tuple[str, ...], names: tuple[str, ...], **changes: Any) -> dict[str, Model]:
+def six_layers(suffix: str, plain: tuple[str, ...], names: tuple[str, ...], **changes: Any) -> Models:
     """Models with six decoder layers; `plain` ones are trained for longer."""
     long, short = trainings.DEEP, trainings.SHORT
-    if end == "-paper-batch":
+    if suffix == "-paper-batch":
         long, short = trainings.LARGE, trainings.LARGE_ANEW
-    settings: dict[str, Any] = {"accept": 0.0, "tested": "few"} | changes
-    return again(PAPERS, plain, end, f", {SIX_LAYERS[end]}", training=long, **settings) | again(
-        PAPERS, names, end, f", {SIX_LAYERS[end]}", training=short, **settings
-    )
+    settings: dict[str, Any] = {"title": f", {SIX_LAYERS[suffix]}", "accept": 0.0, "tested": "few"} | changes
+    models = variants(PAPERS, plain, suffix, training=long, **settings)
+    return models | variants(PAPERS, names, suffix, training=short, **settings)
 
 
 # In the profile's width and without dropout. Of 21 columns there are as many lines as Algorithm 1 needs, and a step
@@ -167,7 +168,7 @@ PAPER_BATCH = six_layers(
     regime="padded",
 )
 SIZES_COMPARED = ("vanilla-padded", "window-cyclic-padded", "abc-padded", *PAPER_SIZED, *PAPER_BATCH)
-ENCODED = again(PAPERS, ("window-cyclic",), "-encoder", ", one encoder layer", size=layers(1, 2))
+ENCODED = variants(PAPERS, ("window-cyclic",), "-encoder", ", one encoder layer", size=layers(1, 2))
 WIDE = {"feed_forward": 1024}
 FACTORED = {  # on natural input: each operand's digits to heads of their own
     "by-head": scaffold("Window by head", positions.Sinusoidal(PERIOD), bias=by_head, arrangement="natural"),
@@ -207,12 +208,12 @@ WIDTHS = {  # baselines at one width of their problems, and trained like the pro
 }
 LIKE_PROPOSALS: dict[str, Any] = {"source_index": "right", "extends": True, "tested": "beyond"}
 WIDENED = {"vanilla-widened": course.WIDENED}
-WIDENED |= again(BASIC, ("nope", "rope", "alibi-cross", "rpe"), "-widened", **LIKE_PROPOSALS)
-DISTANCES = ("transformer-xl", "randomized", "kerple", "sandwich", "fire")
+WIDENED |= variants(BASIC, ("nope", "rope", "alibi-cross", "rpe"), "-widened", **LIKE_PROPOSALS)
+DISTANCES = ("rope-widened", "rpe-widened", "rpe-short", "transformer-xl", "randomized", "kerple", "sandwich", "fire")
 PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
     f"{name.removesuffix('-widened')}-by-place": replace(model, title=f"{model.title}, by place", source_index="place")
     for name, model in (WIDENED | MODERN).items()
-    if name in ("rope-widened", "rpe-widened", "rpe-short", *DISTANCES)
+    if name in DISTANCES
 }
 PLACED["alibi-by-place"] = replace(
     WIDENED["alibi-cross-widened"], title="ALiBi, by place", bias=distances.PlacedALiBi(cross=True)
@@ -241,10 +242,10 @@ for arrangement, regime in {"units-first": None, "as-written": "unpadded"}.items
     names = ["decoder-vanilla", "decoder-abs-unpractised", "decoder-abc-unpractised"]
     title = f", {arrangement.replace('-', ' ')}"
     settings: dict[str, Any] = {"arrangement": arrangement, "regime": regime, "tested": "beyond"}
-    FORMATS |= again(DECODER_ONLY, names, f"-{arrangement}", title, "decoder-vanilla", **settings)
+    FORMATS |= variants(DECODER_ONLY, names, f"-{arrangement}", title, "decoder-vanilla", **settings)
 SPARSE = {  # lines that determine the answer, where those that keep the plain model's skill leave too many contexts
-    f"{name}-sparse-unpractised": replace(own, title=f"{own.title}, sparsest lines", calibration=Determining())
-    for name, own in {"abc": ABC, "decoder-abc-twice": DECODER_ONLY["decoder-abc-twice-unpractised"]}.items()
+    f"{name}-sparse-unpractised": replace(model, title=f"{model.title}, sparsest lines", calibration=Determining())
+    for name, model in {"abc": ABC, "decoder-abc-twice": DECODER_ONLY["decoder-abc-twice-unpractised"]}.items()
 }
 SPARSE |= all_practised(SPARSE)
 MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | ENCODED | PERIODS | SIZED | FACTORED | WIDER | MODERN

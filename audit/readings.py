@@ -46,10 +46,10 @@ LINE_READINGS: dict[str, tuple[str, dict[str, Any]]] = {  # which lines Algorith
 }
 READ_LINES = {}  # with no positions and new weights, as the text has it
 for pooled, logits, v1 in [*itertools.product((False, True), repeat=3)][1:]:
-    chosen = {name: LINE_READINGS[name] for name in itertools.compress(LINE_READINGS, (pooled, v1, logits))}
-    title = ", ".join(["Algorithm 1", *(words for words, _ in chosen.values())])
-    changes = {field: value for _, fields in chosen.values() for field, value in fields.items()}
-    READ_LINES[f"algorithm-1-{'-'.join(chosen)}"] = reading(title, INDEX["none"], "new", replace(PAPER, **changes))
+    combined = {name: LINE_READINGS[name] for name in itertools.compress(LINE_READINGS, (pooled, v1, logits))}
+    title = ", ".join(["Algorithm 1", *(words for words, _ in combined.values())])
+    changes = {field: value for _, fields in combined.values() for field, value in fields.items()}
+    READ_LINES[f"algorithm-1-{'-'.join(combined)}"] = reading(title, INDEX["none"], "new", replace(PAPER, **changes))
 # Lines as the authors' script reads them: with sines, as in their one published log, and without positions.
 READ_LINES["algorithm-1-script"] = reading("Algorithm 1, the authors' script", INDEX["plain"], "new", SCRIPT)
 READ_LINES["algorithm-1-script-none"] = reading(

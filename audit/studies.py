@@ -98,9 +98,11 @@ STUDIES = {
 
 def names_of(*studies: str, profile: str = "quick") -> list[Name]:
     """The names of the experiments of some studies, each once; in the profile `smoke` a corner of each."""
-    chosen = (corner(STUDIES[study], profile) for study in studies)
-    parts = ((own.bases or (0,), own.models, own.tasks) for own in chosen)
-    return [*dict.fromkeys(Name(task, model, base) for part in parts for base, model, task in product(*part))]
+    names: list[Name] = []
+    for study in (corner(STUDIES[name], profile) for name in studies):
+        parts = product(study.bases or (0,), study.models, study.tasks)
+        names += [Name(task, model, base) for base, model, task in parts]
+    return list(dict.fromkeys(names))
 
 
 def corner(study: Study, profile: str) -> Study:

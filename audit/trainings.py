@@ -41,5 +41,5 @@ LOW_RANK["quick"] = replace(LOW_RANK["quick"], **SLOWER)  # type: ignore[arg-typ
 
 def longer(recipes: Trainings) -> Trainings:
     """The same until the task is learned, or for ten times as many steps, in the profile `quick`."""
-    own = recipes["quick"]
-    return recipes | {"quick": replace(own, steps=10 * own.steps, hold=10 * own.hold, learned=0.99)}
+    quick = recipes["quick"]
+    return recipes | {"quick": replace(quick, steps=10 * quick.steps, hold=10 * quick.hold, learned=0.99)}
