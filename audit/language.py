@@ -15,17 +15,20 @@ def compared(runs: Mapping[str, Sequence[Run]]) -> pd.DataFrame:
     The lowest loss on held-out text before practice, in nats per character over the seeds; percent right at each
     length, of the worst task and seed; seeds certified on every task.
     """
-    return pd.DataFrame({name: of_model(own) for name, own in runs.items()}).T.rename_axis("model")
+    return pd.DataFrame({name: summary(of_model) for name, of_model in runs.items()}).T.rename_axis("model")
 
 
-def of_model(runs: Sequence[Run]) -> dict[str, str]:
-    facts, histories = [run.facts for run in runs], [run.table("history") for run in runs]
-    trained = [rows[rows.step <= own["trained"]["steps"]] for rows, own in zip(histories, facts, strict=True)]
-    row = {"lowest loss": ends([f"{loss:.3f}" for loss in sorted(rows.text.min() for rows in trained)])}
+def summary(runs: Sequence[Run]) -> dict[str, str]:
+    """The row of one model."""
+    losses = []
+    for run in runs:
+        history = run.table("history")
+        losses.append(history[history.step <= run.facts["trained"]["steps"]].text.min())
+    row = {"lowest loss": ends([f"{loss:.3f}" for loss in sorted(losses)])}
     tests = pd.concat([run.evaluation() for run in runs])
     for length, _ in TEXT_TESTS:
         accuracy = tests.accuracy[tests.length == length]
         row[f"{length:,} digits"] = f"{100 * accuracy.min():.0f}" if len(accuracy) else "–"
-    proven = [all(each["certified"] for each in run.certificates) for run in runs if run.spec.rounds]
+    proven = [all(record["certified"] for record in run.certificates) for run in runs if run.spec.rounds]
     row["certified"] = f"{sum(proven)} of {len(proven)}" if proven else "–"
     return row

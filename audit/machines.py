@@ -21,7 +21,7 @@ from abc_nb.problems.rules import Rule
 from abc_nb.specs.spec import SEEDS
 from abc_nb.taught import Taught, teach
 from abc_nb.training.evaluation import correct_tokens, exact_match
-from audit.rules import chomsky, more, universal
+from audit.rules import chomsky, universal
 
 FILE = SHIPPED / "machines.csv"
 LENGTH, SIDE = 500, 60  # items of a list, and rows and columns of a table, that are tested beyond training
@@ -42,14 +42,14 @@ class Entry:
 def simulated(table: dict[str, str], row: Sequence[str], extra: int = 0) -> list[list[str]]:
     """The rows of a Turing machine up to the one on which it halts, and so many more; InputError if its tape ends."""
     rows, cells = [[*row]], [cell[-1] for cell in row]
-    at = next(place for place, cell in enumerate(row) if len(cell) == 2)
-    state = row[at][0]
-    while state + cells[at] in table:
-        cells[at], move, state = [*table[state + cells[at]]]
-        at += 1 if move == "R" else -1
-        if not 0 <= at < len(cells):
+    head = next(place for place, cell in enumerate(row) if len(cell) == 2)
+    state = row[head][0]
+    while state + cells[head] in table:
+        cells[head], move, state = [*table[state + cells[head]]]
+        head += 1 if move == "R" else -1
+        if not 0 <= head < len(cells):
             raise InputError("the head leaves the tape: give it more cells")
-        rows.append([*cells[:at], state + cells[at], *cells[at + 1 :]])
+        rows.append([*cells[:head], state + cells[head], *cells[head + 1 :]])
     return rows + [rows[-1]] * extra
 
 
@@ -71,7 +71,7 @@ ENTRIES = {f"rule-{number}": Entry(partial(machines.elementary, number), LONG) f
 ENTRIES |= {
     "busy-beaver": Entry(partial(machines.turing, machines.BUSY_BEAVER, "busy-beaver"), LONGER, busy_beaver),
     "universal": Entry(partial(machines.turing, universal.UNIVERSAL, "universal"), LONGER, collatz),
-    "sorting": Entry(more.sorting, LONG),
+    "sorting": Entry(chomsky.sorting, LONG),
     "division": Entry(partial(catalogue.division, 10), 2000),
     "subtraction": Entry(partial(catalogue.subtraction, 10), LONG),
     "comparison": Entry(partial(catalogue.comparison, 10), LONG),
@@ -90,7 +90,7 @@ CHOMSKY = {  # fourteen of the fifteen tasks of Deletang et al. 2023, by the nam
     "odds_first": Entry(chomsky.odds_first, LONG),
     "binary_addition": Entry(partial(catalogue.addition, 2)),
     "binary_multiplication": Entry(partial(catalogue.n_by_n, 2)),
-    "bucket_sort": Entry(partial(more.sorting, 5), LONG),
+    "bucket_sort": Entry(partial(chomsky.sorting, 5), LONG),
 }
 ENTRIES |= CHOMSKY
 ENTRIES |= {f"{name}-abc": replace(ENTRIES[name], by_hand=False) for name in ("rule-110", "busy-beaver", "universal")}
@@ -100,24 +100,22 @@ THEIRS = {"modular_arithmetic": 24.2, "parity_check": 52.0, "stack_manipulation"
 THEIRS |= {"duplicate_string": 52.8, "odds_first": 52.8}
 PARTS: dict[Callable[..., Any], tuple[Callable[..., Any], ...]] = {  # functions that are a part of a rule's
     machines.turing: (machines.next_cell,),
-    more.sorting: (more.transposition,),
-    chomsky.odds_first: (more.transposition,),
+    chomsky.sorting: (chomsky.transposition,),
+    chomsky.odds_first: (chomsky.transposition,),
 }
 
 
 def line_count(make: Callable[[], Rule]) -> int:
     """Lines of the functions that make a rule, without docstrings and empty lines."""
-    function = make.func if isinstance(make, partial) else make
-    return sum(map(own_lines, (function, *PARTS.get(function, ()))))
-
-
-def own_lines(function: Callable[..., Any]) -> int:
-    source = dedent(inspect.getsource(function))
-    (tree,) = ast.parse(source).body
-    assert isinstance(tree, ast.FunctionDef)
-    told = [statement for statement in tree.body[:1] if ast.get_docstring(tree)]
-    docstring = sum((statement.end_lineno or 0) - statement.lineno + 1 for statement in told)
-    return sum(bool(line.strip()) for line in source.splitlines()) - docstring
+    function, count = make.func if isinstance(make, partial) else make, 0
+    for part in (function, *PARTS.get(function, ())):
+        source = dedent(inspect.getsource(part))
+        (tree,) = ast.parse(source).body
+        assert isinstance(tree, ast.FunctionDef)
+        count += sum(bool(line.strip()) for line in source.splitlines())
+        if ast.get_docstring(tree):
+            count -= (tree.body[0].end_lineno or 0) - tree.body[0].lineno + 1
+    return count
 
 
 def right_beyond(taught: Taught) -> float:
@@ -134,40 +132,40 @@ def right_cells(taught: Taught, rows: list[list[str]]) -> int:
     begins with the last row of the one before.
     """
     alphabet, columns = [*taught.sampler.task.rule.alphabet], len(rows[0])
-    known = np.array([[alphabet.index(cell) for cell in reversed(row)] for row in rows])
-    starts = np.arange(0, len(known) - 1, PIECE)
-    piece = min(PIECE, len(known) - 1) + 1
-    known = np.concatenate([known, np.repeat(known[-1:], piece, 0)])  # it has halted
-    operands = [known[starts], np.zeros((len(starts), piece), np.int64)]
+    cells = np.array([[alphabet.index(cell) for cell in reversed(row)] for row in rows])
+    starts = np.arange(0, len(cells) - 1, PIECE)
+    piece = min(PIECE, len(cells) - 1) + 1
+    cells = np.concatenate([cells, np.repeat(cells[-1:], piece, 0)])  # it has halted
+    operands = [cells[starts], np.zeros((len(starts), piece), np.int64)]
     batch = taught.sampler.batch(operands, (columns, piece))
     tables = batch.target[:, 1:-1].reshape(len(starts), piece, columns).numpy() - taught.sampler.task.first_cell
-    same = (tables == np.stack([known[start : start + piece] for start in starts])).all()
-    return columns * len(rows) * int(same and bool(correct_tokens(taught.model, batch).all()))
+    is_simulated = (tables == np.stack([cells[start : start + piece] for start in starts])).all()
+    return columns * len(rows) * int(is_simulated and bool(correct_tokens(taught.model, batch).all()))
 
 
 def measured(name: str, seed: int) -> dict[str, Any]:
     """Train a rule, certify it, and test it beyond training; no contexts where a plain model's lines cannot do."""
-    entry, start = ENTRIES[name], time.process_time()
+    entry, start, taught = ENTRIES[name], time.process_time(), None
     row: dict[str, Any] = {"rule": name, "lines": line_count(entry.make), "seed": seed}
+    row |= {"contexts": 0, "wrong": 0, "rounds": 0, "margin": 0.0, "certified": False, "right": 0.0, "run": 0}
     try:
         taught = teach(entry.make(), seed, entry.steps, by_hand=entry.by_hand)
     except InputError:
         if entry.by_hand:
             raise
-        row |= {"contexts": 0, "wrong": 0, "rounds": 0, "margin": 0.0, "certified": False, "right": 0.0, "run": 0}
-        return row | {"seconds": round(time.process_time() - start), "device": device_name()}
-    seconds = time.process_time() - start
-    certificate, rounds = taught.certificate, len(taught.wrong) - 1
-    row |= {"contexts": certificate.contexts, "wrong": taught.wrong[0], "rounds": rounds}
-    row |= {"margin": float(f"{certificate.margin:.3g}"), "certified": certificate.certified}
-    row |= {"right": right_beyond(taught), "run": right_cells(taught, entry.run()) if entry.run else 0}
-    return row | {"seconds": round(seconds), "device": device_name()}
+    row |= {"seconds": round(time.process_time() - start), "device": device_name()}
+    if taught:
+        certificate = taught.certificate
+        row |= {"contexts": certificate.contexts, "wrong": taught.wrong[0], "rounds": len(taught.wrong) - 1}
+        row |= {"margin": float(f"{certificate.margin:.3g}"), "certified": certificate.certified}
+        row |= {"right": right_beyond(taught), "run": right_cells(taught, entry.run()) if entry.run else 0}
+    return row
 
 
 def study(names: Sequence[str] = (), seeds: Sequence[int] = SEEDS) -> pd.DataFrame:
     """Train what is missing of some rules, or of all, one row a rule and seed; each is written once it is there."""
-    if strange := [name for name in names if name not in ENTRIES]:
-        raise InputError(f"{strange[0]!r} is no rule of the study: choose of {', '.join(ENTRIES)}")
+    if unknown := [name for name in names if name not in ENTRIES]:
+        raise InputError(f"{unknown[0]!r} is no rule of the study: choose of {', '.join(ENTRIES)}")
     rows: list[dict[Any, Any]] = pd.read_csv(FILE).to_dict("records") if FILE.exists() else []
     with one_thread():
         for name, seed in ((name, seed) for name in names or ENTRIES for seed in seeds):

@@ -38,8 +38,8 @@ def shortest_wrong(model: Transformer, sampler: Sampler, samples: int = 200, lon
         problems = {
             task.typed(problem.operands): problem for problem in wrong_candidates(model, sampler, operands, width)
         }
-        in_order = sorted(problems, key=lambda text: (len(text), text))[:TRIED]
-        for example in answered_wrong(model, sampler, [problems[text] for text in in_order]):
+        shortest = sorted(problems, key=lambda text: (len(text), text))[:TRIED]
+        for example in answered_wrong(model, sampler, [problems[text] for text in shortest]):
             if example.answer != example.right:
                 return Shortest(example.problem, example.answer, example.right)
     return Shortest()
@@ -52,8 +52,8 @@ def hard_operands(task: Task, places: int, count: int, rng: np.random.Generator)
     """
     rule, base = task.rule, task.base
     if rule.notation != "number" or rule.stacked:
-        every = rule.inputs[0].alphabet[rule.inputs[0].alphabet < task.base]  # no operators of lists in lists
-        return [every[varied_digits(len(every), count, places, rng)]]
+        items = rule.inputs[0].alphabet[rule.inputs[0].alphabet < task.base]  # no operators of lists in lists
+        return [items[varied_digits(len(items), count, places, rng)]]
     first = varied_digits(base, count, places, rng)
     first[:, -1] = np.maximum(first[:, -1], places > 1)
     if len(rule.inputs) == 1:
@@ -61,6 +61,6 @@ def hard_operands(task: Task, places: int, count: int, rng: np.random.Generator)
     second = varied_digits(base, count, rule.short_digits or places, rng)
     if rule.short_digits:
         return [first, second]
-    shorter = rng.integers(1, places + 1, count)[:, None]
-    second[(np.arange(places) >= shorter) & (rng.random((count, 1)) < 0.5)] = 0
+    lengths = rng.integers(1, places + 1, count)[:, None]
+    second[(np.arange(places) >= lengths) & (rng.random((count, 1)) < 0.5)] = 0
     return larger_first(task, [first, second])

@@ -11,16 +11,16 @@ BAR = 0.99  # complete generalization: at least 99% at ten times the training le
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     """One row a task (with its base), model and length: the median seed with its interval, worst, best (percent)."""
-    keys, found = [key for key in ("task", "base", "model", "length") if key in rows], []
+    keys, summaries = [key for key in ("task", "base", "model", "length") if key in rows], []
     for values, group in rows.groupby(keys, sort=False):
         ordered = group.sort_values("accuracy")
-        middle = ordered.iloc[(len(ordered) - 1) // 2]
-        shares = {"ours": middle.accuracy, "worst": ordered.accuracy.iloc[0], "best": ordered.accuracy.iloc[-1]}
-        shares |= {"ci_low": middle.ci_low, "ci_high": middle.ci_high}
-        head = dict(zip(keys, values, strict=True))
-        tail = {"samples": int(middle.samples), "seeds": len(group), "regime": middle.regime}
-        found.append(head | {name: 100 * value for name, value in shares.items()} | tail)
-    return pd.DataFrame(found)
+        median = ordered.iloc[(len(ordered) - 1) // 2]
+        shares = {"ours": median.accuracy, "worst": ordered.accuracy.iloc[0], "best": ordered.accuracy.iloc[-1]}
+        shares |= {"ci_low": median.ci_low, "ci_high": median.ci_high}
+        summary = dict(zip(keys, values, strict=True)) | {name: 100 * share for name, share in shares.items()}
+        summary |= {"samples": int(median.samples), "seeds": len(group), "regime": median.regime}
+        summaries.append(summary)
+    return pd.DataFrame(summaries)
 
 
 def medians(frame: pd.DataFrame) -> pd.Series:
@@ -30,12 +30,12 @@ def medians(frame: pd.DataFrame) -> pd.Series:
 
 
 def ends(values: Sequence[Any], between: str = " to ") -> str:
-    """The first and the last of some values in order, or the one there is."""
+    """The first and the last of some values in order, or the only one."""
     return between.join(dict.fromkeys(map(str, [*values[:1], *values[-1:]])))
 
 
 def percent(value: float, places: int = 1) -> str:
-    """So many decimal places; more where these would make it all or nothing, which it is not."""
-    some = min(value, 100 - value) > TOLERANCE
-    texts = (f"{value:.{number}f}" for number in range(places, 9))
-    return next(text for text in texts if not some or float(text) not in (0, 100))
+    """A percentage with so many decimal places, or more where it would be rounded to 0 or 100, which it is not."""
+    is_between = min(value, 100 - value) > TOLERANCE
+    texts = (f"{value:.{decimals}f}" for decimals in range(places, 9))
+    return next(text for text in texts if not is_between or float(text) not in (0, 100))

@@ -23,7 +23,6 @@ from abc_nb.common.devices import one_thread
 from abc_nb.common.files import write_text
 from abc_nb.common.paths import SHIPPED
 from abc_nb.model.eight_bits import round_weights
-from abc_nb.model.transformer import Transformer
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.specs.spec import SEEDS, spec
@@ -44,36 +43,39 @@ def wrong(run: Run) -> Iterator[dict[str, Any]]:
     contexts = contexts_of(model, run.spec.sampler)
     assert isinstance(contexts, NumberContexts)
     margins_of, vocabulary = Margins(Unbounded(model), contexts), contexts.task.vocabulary
+    blocks = ((shape, block) for shape in contexts.shapes for block in contexts.blocks(shape))
     with evaluating(model):
-        for shape, block in ((own, part) for own in contexts.shapes for part in contexts.blocks(own)):
+        for shape, block in blocks:
             margins, _ = margins_of(shape, block)
-            chosen = np.flatnonzero(~(margins > 0))
-            if not len(chosen):
+            indices = np.flatnonzero(~(margins > 0))
+            if not len(indices):
                 continue
-            some = block.part(chosen)
-            logits = States(Unbounded(model), shape.leaves).take(some.values).logits(shape.root)
-            said, leads = logits.argmax(-1).tolist(), margins[chosen].round(4).tolist()
-            for row in range(len(some)):
-                token = {"token": vocabulary[int(some.right[row])], "written": vocabulary[said[row]]}
-                found = described(contexts, shape, some[row]) | token | {"margin": leads[row]}
-                yield found | shown(model, contexts, shape, some[row])
+            block = block.part(indices)
+            logits = States(Unbounded(model), shape.leaves).take(block.values).logits(shape.root)
+            written, leads = logits.argmax(-1).tolist(), margins[indices].round(4).tolist()
+            for row in range(len(block)):
+                context = block[row]
+                (example,) = answered_wrong(model, contexts.sampler, contexts.candidates([(shape, context)]))
+                yield {
+                    "context": in_words(contexts, shape, context),
+                    "token": vocabulary[context[1]],
+                    "written": vocabulary[written[row]],
+                    "margin": leads[row],
+                    "problem": example.problem,
+                    "answer": example.answer,
+                    "right": example.right,
+                }
 
 
-def described(contexts: NumberContexts, shape: Shape, context: Context) -> dict[str, str]:
+def in_words(contexts: NumberContexts, shape: Shape, context: Context) -> str:
     """A context in words; places are counted from the one that is asked for."""
     site, words = contexts.shapes[shape][0], []
-    kept = contexts.step(site)[2]
-    for (kind, number, place), value in zip(shape.leaves, context[0].tolist(), strict=True):
+    places = contexts.step(site)[2]
+    for (kind, number, index), value in zip(shape.leaves, context[0].tolist(), strict=True):
         name = {"factor": "factor", "output": "answer"}.get(kind) or "ab"[number]
-        at = "" if kind == "factor" else f"[{kept[place] - site[1]}]"
-        words.append(f"{name}{at}={contexts.task.vocabulary[value]}")
-    return {"context": " ".join(words)}
-
-
-def shown(model: Transformer, contexts: NumberContexts, shape: Shape, context: Context) -> dict[str, str]:
-    """The narrowest problem that holds a context, what the model answers, and what is right."""
-    (example,) = answered_wrong(model, contexts.sampler, contexts.candidates([(shape, context)]))
-    return {"problem": example.problem, "answer": example.answer, "right": example.right}
+        place = "" if kind == "factor" else f"[{places[index] - site[1]}]"
+        words.append(f"{name}{place}={contexts.task.vocabulary[value]}")
+    return " ".join(words)
 
 
 def study() -> None:
@@ -85,10 +87,10 @@ def study() -> None:
             if run is None:
                 print(f"missing: {task}-{model}, seed {seed}")
                 continue
-            own = {"task": task, "positions": positions, "seed": seed}
-            found = [own | row for row in wrong(run)]
-            print(f"{task}-{model}, seed {seed}: {len(found)} wrong contexts")
-            rows += found
+            identity = {"task": task, "positions": positions, "seed": seed}
+            contexts = [identity | row for row in wrong(run)]
+            print(f"{task}-{model}, seed {seed}: {len(contexts)} wrong contexts")
+            rows += contexts
     write_text(FILE, pd.DataFrame(rows).to_csv(index=False))
 
 
