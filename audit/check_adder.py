@@ -52,7 +52,7 @@ def model(weights: dict) -> Callable[..., list[float]]:
         for matrix, pair in zip(weights["heads"], (keys[:2], keys[2:]), strict=True):
             if "softmax" in weights:
                 score = [sum(map(float.__mul__, last, times(weights["softmax"], key))) for key in pair]
-                share = [1 / sum(exp(other - one) for other in score) for one in score]
+                share = [1 / sum(exp(s - score_i) for s in score) for score_i in score]
             x = plus(x, *(times(matrix, [s * k for k in key]) for s, key in zip(share, pair, strict=True)))
         hidden = [max(0.0, h) for h in plus(times(weights["up"], x), weights["up_bias"])]
         y = plus(x, times(weights["down"], hidden))
@@ -75,13 +75,13 @@ def check(record: dict) -> dict[str, float]:
     weights, right, leads = unfold(record["weights"]), contexts(record["shape"]["ends"]), []
     logits, width, hidden = model(weights), len(weights["down"]), len(weights["up"])
     for context, token in right.items():
-        others = [*logits(*context)]
-        leads.append(others.pop(token) - max(others))
-    most = {"bias": 0, "softmax": 0} | {name: largest(weight) for name, weight in weights.items()}
-    embedding, share = most["embedding"], 1 + 2 * most["softmax"] * (width * most["embedding"]) ** 2
-    x = embedding * (1 + 4 * width * most["heads"] * share)  # this and the next bound sums of absolute values
-    y = x + hidden * most["down"] * (width * most["up"] * x + most["up_bias"])
-    error = (width * embedding * y + most["bias"]) * 2**-42  # of under 2^10 operations, 2^-53 in each
+        values = [*logits(*context)]
+        leads.append(values.pop(token) - max(values))
+    bound = {"bias": 0, "softmax": 0} | {name: largest(weight) for name, weight in weights.items()}
+    embedding, share = bound["embedding"], 1 + 2 * bound["softmax"] * (width * bound["embedding"]) ** 2
+    x = embedding * (1 + 4 * width * bound["heads"] * share)  # this and the next bound sums of absolute values
+    y = x + hidden * bound["down"] * (width * bound["up"] * x + bound["up_bias"])
+    error = (width * embedding * y + bound["bias"]) * 2**-42  # of under 2^10 operations, 2^-53 in each
     return {"contexts": len(leads), "wrong": sum(x <= error for x in leads), "margin": min(leads), "error": error}
 
 
@@ -91,8 +91,8 @@ def add(logits: Callable[..., list[float]], ends: bool, a: int, b: int) -> int |
     first, second = ([int(digit) for digit in reversed(f"{x:0{width}}")] + [0] * ends for x in (a, b))
     sequence = [edge, *first, edge, edge, *second, edge]
     for place in range(width + 1 + ends):
-        near, far = place + 1, place + len(first) + 3
-        values = logits(sequence[near], sequence[far], sequence[near - 1], sequence[far - 1], sequence[-1])
+        i, j = place + 1, place + len(first) + 3  # of both digits
+        values = logits(sequence[i], sequence[j], sequence[i - 1], sequence[j - 1], sequence[-1])
         sequence.append(values.index(max(values)))
     tokens = sequence[2 * len(first) + 4 :]
     return sum(t * 10**i for i, t in enumerate(tokens[: width + 1])) if tokens[width + 1 :] == [edge] * ends else None

@@ -8,6 +8,7 @@ training's numbers, which have one to five digits. `python -m audit.encoder_only
 """
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -51,9 +52,9 @@ class OnValues(MultiHeadAttention):
     ) -> Tensor:
         query, (key, value) = self.split(self.query(x)), keys_values
         logits = query @ key.mT / query.shape[-1] ** 0.5 + self.encoding.logits(self.position, query, index)
-        near = self.near[offsets(index).clamp(-self.clip, self.clip) + self.clip]  # (query, key, d)
+        vectors = self.near[offsets(index).clamp(-self.clip, self.clip) + self.clip]  # (query, key, d)
         weights = logits.softmax(-1)
-        mixed = weights @ value + torch.einsum("bhqk,qkd->bhqd", weights, near)
+        mixed = weights @ value + torch.einsum("bhqk,qkd->bhqd", weights, vectors)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
@@ -82,26 +83,25 @@ def sums(rng: np.random.Generator, lengths: tuple[int, int], rows: int) -> tuple
     """
     sizes = rng.integers(lengths[0], lengths[1] + 1, (rows, 2))
     numbers = [[int("".join(map(str, rng.integers(0, 10, size)))) for size in row] for row in sizes]
-    asked = torch.full((rows, ROOM + 1), ASKED)
-    a, b = (torch.tensor([written(row[place], ROOM) for row in numbers]) for place in (0, 1))
-    plus, equals = torch.full((rows, 1), PLUS), torch.full((rows, 1), EQUALS)
-    answers = torch.tensor([written(sum(row), ROOM + 1) for row in numbers])
-    return torch.cat([a, plus, b, equals, asked], 1), answers
+    tokens = [
+        [*right_aligned(a, ROOM), PLUS, *right_aligned(b, ROOM), EQUALS, *[ASKED] * (ROOM + 1)] for a, b in numbers
+    ]
+    return torch.tensor(tokens), torch.tensor([right_aligned(a + b, ROOM + 1) for a, b in numbers])
 
 
-def written(number: int, room: int) -> list[int]:
+def right_aligned(number: int, room: int) -> list[int]:
     """The digits of a number, behind empty tokens."""
     digits = [int(digit) for digit in str(number)]
     return [EMPTY] * (room - len(digits)) + digits
 
 
-def right(model: nn.Module, tokens: Tensor, answers: Tensor) -> float:
+def exact_match(model: nn.Module, tokens: Tensor, answers: Tensor) -> float:
     """The share of answers that are right in every digit."""
     with evaluating(model):
         return float((model(tokens)[:, -ROOM - 1 :].argmax(-1) == answers).all(1).double().mean())
 
 
-def trained(seed: int, values: bool) -> SharedEncoder:
+def train(seed: int, values: bool) -> SharedEncoder:
     """A model after its training."""
     torch.manual_seed(seed)
     model = SharedEncoder(values)
@@ -111,7 +111,7 @@ def trained(seed: int, values: bool) -> SharedEncoder:
         yield F.cross_entropy(model(tokens)[:, -ROOM - 1 :].flatten(0, 1), answers.flatten())
 
     def validate() -> dict[str, float]:
-        return {"accuracy": right(model, *sums(generator(seed, TEST, 0), (1, TRAINED), RECIPE.validation))}
+        return {"accuracy": exact_match(model, *sums(generator(seed, TEST, 0), (1, TRAINED), RECIPE.validation))}
 
     fit(model, losses, RECIPE, seed, validate)
     return model
@@ -121,23 +121,24 @@ def study() -> None:
     """Train five models of either kind, and test them: one row a model, in percent."""
     rows = list[dict[str, object]]()
     with one_thread():
-        for values in (False, True):
-            for seed in SEEDS:
-                model = trained(seed, values)
-                row: dict[str, object] = {"values": values, "seed": seed}
-                for length in LENGTHS:
-                    problems = sums(generator(seed, TEST, length), (length, length), PROBLEMS)
-                    row[f"at_{length}"] = round(100 * right(model, *problems), 1)
-                rows.append(row | {"device": device_name()})
-                write_text(FILE, pd.DataFrame(rows).to_csv(index=False))
+        for values, seed in product((False, True), SEEDS):
+            model = train(seed, values)
+            row: dict[str, object] = {"values": values, "seed": seed}
+            for length in LENGTHS:
+                problems = sums(generator(seed, TEST, length), (length, length), PROBLEMS)
+                row[f"at_{length}"] = round(100 * exact_match(model, *problems), 1)
+            rows.append(row | {"device": device_name()})
+            write_text(FILE, pd.DataFrame(rows).to_csv(index=False))
 
 
 def rows(results: Results) -> list[dict[str, Any]]:
     """The models as rows of a measure (claim C31)."""
-    about = {"task": "addition", "base": 10, "regime": "padded-20"}
-    models = {False: "on-keys", True: "on-keys-and-values"}
-    every: list[dict[Any, Any]] = pd.read_csv(FILE).to_dict("records") if results.profile == "quick" else []
-    return [about | row | {"model": models[row["values"]], "validation": row[f"at_{TRAINED}"]} for row in every]
+    if results.profile != "quick":
+        return []
+    frame = pd.read_csv(FILE).assign(task="addition", base=10, regime="padded-20")
+    models = frame["values"].map({False: "on-keys", True: "on-keys-and-values"})
+    records: list[dict[Any, Any]] = frame.assign(model=models, validation=frame[f"at_{TRAINED}"]).to_dict("records")
+    return records
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from abc_nb.specs.names import ARITHMETIC
 from audit.statistics import ends, percent
 
 PAGE = 7.2  # inches: heads side by side
-USUAL = [task_title(task) for task in ARITHMETIC]  # the order of colours
+ORDER = [task_title(task) for task in ARITHMETIC]  # of colours
 
 
 @rc_context(STYLE)
@@ -31,7 +31,7 @@ def by_length(rows: pd.DataFrame) -> Figure:
     """Evaluation rows as curves over the length: a panel per model, a colour per task."""
     rows = with_titles(rows)
     titles, names = list(dict.fromkeys(rows.model)), list(dict.fromkeys(rows.task))
-    colors = colors_of(sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL)))
+    colors = colors_of(sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)))
     across = min(len(titles), 5 if len(titles) < 7 else 6)
     size = (1.75, 1.3 + 0.7 * across / len(titles))
     figure, axes = new_figure(len(titles), across, size, sharex=True, sharey=True)
@@ -41,10 +41,10 @@ def by_length(rows: pd.DataFrame) -> Figure:
         panel.set_title(textwrap.fill(title, 22), fontsize=8)
         panel.set_ylabel(panel.get_ylabel() * (panel in axes[::across]))
         panel.tick_params(labelsize=7)
-    units = {task: length_unit(task) for task in rows.task.unique()}
-    usual = next(iter(units.values()))
-    others = [f"{task}: {unit}" for task, unit in units.items() if unit != usual]
-    figure.supxlabel(f"length ({'; '.join([usual, *others])}); grey: trained", fontsize=9)
+    units = {name: length_unit(name) for name in names}
+    main_unit = units[names[0]]
+    exceptions = [f"{name}: {unit}" for name, unit in units.items() if unit != main_unit]
+    figure.supxlabel(f"length ({'; '.join([main_unit, *exceptions])}); grey: trained", fontsize=9)
     handles = [Line2D([], [], color=color, linewidth=2, label=name) for name, color in colors.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
     return figure
@@ -78,9 +78,9 @@ def reach(table: pd.DataFrame, certified: dict[str, str] | None = None) -> Figur
 def offsets(frame: pd.DataFrame) -> Figure:
     """Bars by offset, in columns to the right of the needed digit: RPE's learned bias and ABC's share of attention."""
     figure, panels = new_figure(2, size=(COLUMN_WIDTH * 0.85, 2.0))
-    shown = {"RPE": ("RPE", "added to the logit"), "ABC": ("Vanilla, on ABC's lines", "share of attention")}
-    for panel, (name, (title, unit)) in zip(panels, shown.items(), strict=True):
-        sns.barplot(frame, x="offset", y=name, ax=panel, color=COLORS[0])
+    titles = {"RPE": ("RPE", "added to the logit"), "ABC": ("Vanilla, on ABC's lines", "share of attention")}
+    for panel, (column, (title, unit)) in zip(panels, titles.items(), strict=True):
+        sns.barplot(frame, x="offset", y=column, ax=panel, color=COLORS[0])
         panel.set(title=title, xlabel="columns to the right of the needed digit", ylabel=unit)
     return figure
 
@@ -89,10 +89,10 @@ def offsets(frame: pd.DataFrame) -> Figure:
 def flipped(frame: pd.DataFrame) -> Figure:
     """`limits.changes`: a line for each model and seed, over the length."""
     figure, (panel,) = new_figure(size=(1.2 * COLUMN_WIDTH, 2.4))
-    for color, (model, own) in zip(COLORS, frame.groupby("model", sort=False), strict=False):
-        for number, (_, one) in enumerate(own.groupby("seed")):
+    for color, (model, of_model) in zip(COLORS, frame.groupby("model", sort=False), strict=False):
+        for number, (_, run) in enumerate(of_model.groupby("seed")):
             label = model_title(str(model)) if number == 0 else None
-            panel.plot(one.length, one.change, color=color, linewidth=1.2, marker=".", label=label)
+            panel.plot(run.length, run.change, color=color, linewidth=1.2, marker=".", label=label)
     panel.axvspan(4, max(map(single_width, Task("parity").training_widths("tight", 1))), color="0.9", zorder=0)
     panel.set(
         xscale="log",
@@ -123,12 +123,10 @@ def grid(rows: pd.DataFrame) -> Figure:
 
 
 def percent_map(panel: Axes, table: pd.DataFrame, title: str) -> None:
-    """Percentages as a heat map with the numbers in its cells; empty cells have the panel's colour."""
-    look = {"annot": table.map(lambda value: percent(value, 0)), "fmt": "", "annot_kws": {"size": 7}, "cbar": False}
-    sns.heatmap(table, ax=panel, cmap="cividis", vmin=0, vmax=100, **look)
-    panel.tick_params(length=0, labelsize=7, labelrotation=0)
+    """Percentages as a heat map with the numbers in its cells."""
+    texts = table.map(lambda value: percent(value, 0))
+    number_map(panel, table, texts, 7, cmap="cividis", vmin=0, vmax=100, fmt="")
     panel.set_title(title)
-    panel.grid(False)
 
 
 @rc_context(STYLE)
@@ -156,15 +154,19 @@ def directions(matrix: np.ndarray, tokens: tuple[Sequence[str], Sequence[str]]) 
 def index_matrices(matrices: dict[str, np.ndarray]) -> Figure:
     """Matrices with their numbers written in the cells; cells without one are grey (figure 12)."""
     figure, panels = new_figure(len(matrices), size=(COLUMN_WIDTH * 0.7, 2.2))
-    most = max(np.nanmax(np.abs(matrix)) for matrix in matrices.values())
-    look: dict[str, Any] = {"annot": True, "fmt": "g", "annot_kws": {"size": 8}, "cbar": False, "square": True}
+    bound = max(np.nanmax(np.abs(matrix)) for matrix in matrices.values())
     for panel, (title, matrix) in zip(panels, matrices.items(), strict=True):
-        sns.heatmap(matrix, ax=panel, cmap="vlag", vmin=-most, vmax=most, **look)
+        number_map(panel, matrix, True, 8, cmap="vlag", vmin=-bound, vmax=bound, fmt="g", square=True)
         panel.set(title=title, xlabel="key", facecolor=CLOSED_COLOR)
-        panel.tick_params(length=0, labelsize=8, labelrotation=0)
-        panel.grid(False)
     panels[0].set_ylabel("query")
     return figure
+
+
+def number_map(panel: Axes, table: Any, texts: Any, size: int, **settings: Any) -> None:
+    """A heat map with texts in its cells, or with the numbers themselves; empty cells have the panel's colour."""
+    sns.heatmap(table, ax=panel, annot=texts, annot_kws={"size": size}, cbar=False, **settings)
+    panel.tick_params(length=0, labelsize=size, labelrotation=0)
+    panel.grid(False)
 
 
 @rc_context(STYLE)
@@ -192,12 +194,12 @@ def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
 @rc_context(STYLE)
 def tape(rows: Sequence[Sequence[str]], columns: int = 1500) -> Figure:
     """A Turing machine's tape over time, from left to right, in a colour for each symbol; at most so many rows."""
-    shown = rows[:: -(-len(rows) // columns)]
-    symbols = sorted({cell[-1] for row in rows for cell in row})
+    sample = rows[:: -(-len(rows) // columns)]
     blank = rows[0][-1]
-    colors = dict(zip([blank, *(symbol for symbol in symbols if symbol != blank)], [(1, 1, 1), *COLORS], strict=False))
+    symbols = [blank, *sorted({cell[-1] for row in rows for cell in row} - {blank})]
+    colors = dict(zip(symbols, [(1, 1, 1), *COLORS], strict=False))
     figure, (panel,) = new_figure(size=(PAGE, 2.2))
-    image = np.array([[colors[cell[-1]] for cell in row] for row in shown]).transpose(1, 0, 2)
+    image = np.array([[colors[cell[-1]] for cell in row] for row in sample]).transpose(1, 0, 2)
     panel.imshow(image, aspect="auto", interpolation="nearest", extent=(0, len(rows), len(rows[0]), 0))
     panel.set(xlabel="step", ylabel="cell of the tape")
     panel.xaxis.set_major_formatter("{x:,.0f}")

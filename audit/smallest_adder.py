@@ -120,8 +120,8 @@ def begin(shape: Shape, seeds: range) -> Weights:
         weights |= {"bias": torch.zeros(shape.tokens)} if shape.bias else {}
         return weights | ({"softmax": normal(width, width, scale=0.3)} if shape.keys == 2 else {})
 
-    each = [weights_of(seed) for seed in seeds]
-    return {name: torch.stack([weights[name] for weights in each]).requires_grad_() for name in each[0]}
+    by_seed = [weights_of(seed) for seed in seeds]
+    return {name: torch.stack([weights[name] for weights in by_seed]).requires_grad_() for name in by_seed[0]}
 
 
 def embedding(weights: Weights) -> Tensor:
@@ -142,10 +142,10 @@ def matrices(heads: Tensor) -> Tensor:
     return torch.stack([torch.cat([cos, -sin], -1), torch.cat([sin, cos], -1)], -2)
 
 
-def logits(weights: Weights, seen: Tensor) -> Tensor:
+def logits(weights: Weights, inputs: Tensor) -> Tensor:
     """(seeds, contexts, tokens) from the same contexts for all seeds (contexts, 5), or from (seeds, contexts, 5)."""
     table = embedding(weights)
-    tokens = table[torch.arange(len(table))[:, None, None], seen.expand(len(table), -1, -1)]
+    tokens = table[torch.arange(len(table))[:, None, None], inputs.expand(len(table), -1, -1)]
     pairs, last = tokens[:, :, :4].unflatten(2, (2, 2)), tokens[:, :, 4]
     if "softmax" in weights:
         scores = torch.einsum("snd,sde,snhke->snhk", last, weights["softmax"], pairs)
@@ -158,10 +158,10 @@ def logits(weights: Weights, seen: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def margins(weights: Weights, every: Tensor) -> Tensor:
-    """(seeds, contexts) in float64: how far the right token leads."""
+def margins(weights: Weights, rows: Tensor) -> Tensor:
+    """(seeds, contexts) in float64: how far the right token leads, in rows of `contexts`."""
     weights, parts = {name: weight.double() for name, weight in weights.items()}, []
-    for part in every.split(2000):
+    for part in rows.split(2000):
         values = logits(weights, part[:, :5])
         right = part[:, 5].expand(len(values), -1)[..., None]
         parts.append(values.gather(-1, right)[..., 0] - values.scatter(-1, right, -torch.inf).amax(-1))
@@ -176,8 +176,8 @@ def fit(weights: Weights, examples: Tensor, hard: Tensor | None, steps: int, rat
         optimizer.param_groups[0]["lr"] = rate * min(1, (step + 1) / 100, 2 - 2 * step / steps)
         rows = examples[torch.randint(len(examples), (384,))].expand(seeds, -1, -1)
         if hard is not None:
-            pick = torch.randint(hard.shape[1], (seeds, 192))
-            rows = torch.cat([rows, hard[torch.arange(seeds)[:, None], pick]], 1)
+            indices = torch.randint(hard.shape[1], (seeds, 192))
+            rows = torch.cat([rows, hard[torch.arange(seeds)[:, None], indices]], 1)
         loss = cross_entropy(logits(weights, rows[..., :5]).transpose(1, 2), rows[..., 5], reduction="none")
         optimizer.zero_grad()
         loss.mean(1).sum().backward()
@@ -196,23 +196,21 @@ def clip(weights: Weights) -> None:
 def until_proven(shape: Shape, seeds: range) -> tuple[Weights, Tensor, list[int]]:
     """Weights of every seed where its margin was widest, these margins (seeds,), and seeds proven after each round."""
     torch.manual_seed(0)
-    weights, every, examples = begin(shape, seeds), contexts(shape.ends), sums(shape.ends)
+    weights, rows, examples = begin(shape, seeds), contexts(shape.ends), sums(shape.ends)
     widest = torch.full((len(seeds),), -torch.inf, dtype=torch.double)
     best, proven, hard = Weights(), [], None
     for number in range(1 + ROUNDS):
         fit(weights, examples, hard, PRACTICE if number else STEPS, 0.005 if number else 0.01)
-        lead = margins(weights, every)
-        hard = every[lead.topk(512, 1, largest=False).indices]
-        better = lead.amin(1) > widest
-        widest = torch.maximum(widest, lead.amin(1))
+        leads = margins(weights, rows)
+        hard = rows[leads.topk(512, 1, largest=False).indices]
+        is_wider = leads.amin(1) > widest
+        widest = torch.maximum(widest, leads.amin(1))
         for name, weight in weights.items():
-            choose = better.view(-1, *[1] * (weight.dim() - 1))
-            best[name] = torch.where(choose, weight.detach(), best.get(name, weight.detach()))
+            mask = is_wider.view(-1, *[1] * (weight.dim() - 1))
+            best[name] = torch.where(mask, weight.detach(), best.get(name, weight.detach()))
         proven.append(int((widest > 0).sum()))
-        wrong = (lead <= 0).sum(1).sort().values
-        print(
-            f"{shape.name}, round {number}: {proven[-1]} of {len(seeds)} proven; wrong {wrong[:8].tolist()}", flush=True
-        )
+        wrong = (leads <= 0).sum(1).sort().values[:8].tolist()
+        print(f"{shape.name}, round {number}: {proven[-1]} of {len(seeds)} proven; wrong {wrong}", flush=True)
     return best, widest, proven
 
 
@@ -226,21 +224,21 @@ def study(shape: Shape) -> dict:
     if proven[-1]:
         best = int(widest.argmax())
         record = {"name": shape.name, "shape": asdict(shape), "seed": SEEDS[best]}
-        record["weights"] = shortest(record, {name: weight[best] for name, weight in weights.items()})
+        record["weights"] = rounded_weights(record, {name: weight[best] for name, weight in weights.items()})
         (HERE / f"{shape.name}.json").write_text(json.dumps(record, indent=1) + "\n")
         row |= {"seed": SEEDS[best], **check(record), **tests(record)}
     return row
 
 
-def shortest(record: dict, weights: Weights) -> dict[str, Any]:
+def rounded_weights(record: dict, weights: Weights) -> dict[str, Any]:
     """The weights with as few decimals as leave at least half of the margin."""
 
-    def listed(decimals: int) -> dict[str, Any]:
+    def lists(decimals: int) -> dict[str, Any]:
         return {name: rounded(weight.double().tolist(), decimals) for name, weight in weights.items()}
 
-    half = check(record | {"weights": listed(12)})["margin"] / 2
-    enough = (decimals for decimals in range(1, 12) if check(record | {"weights": listed(decimals)})["margin"] > half)
-    return listed(next(enough, 12))
+    half = check(record | {"weights": lists(12)})["margin"] / 2
+    enough = (decimals for decimals in range(1, 12) if check(record | {"weights": lists(decimals)})["margin"] > half)
+    return lists(next(enough, 12))
 
 
 def rounded(numbers: list | float, decimals: int) -> list | float:

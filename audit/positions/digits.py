@@ -10,6 +10,11 @@ from abc_nb.model.positions import Index, PositionEncoding
 from abc_nb.problems.layouts import EOS, SOS, Layout
 
 
+def longer_side(layout: Layout) -> int:
+    """Tokens of the source or of the target, whichever has more."""
+    return max(layout.source_length, layout.target_length)
+
+
 @dataclass(frozen=True)
 class Limited(PositionEncoding):
     """An encoding with so many positions; InputError for a layout that takes more."""
@@ -18,7 +23,7 @@ class Limited(PositionEncoding):
 
     def needed(self, layout: Layout) -> int:
         """How many positions a layout takes."""
-        return max(layout.source_length, layout.target_length)
+        return longer_side(layout)
 
     def fits(self, layout: Layout) -> bool:
         return self.needed(layout) <= self.longest
@@ -116,9 +121,9 @@ class TableCoupling(Abacus):
             raise InputError("positions by row and column need an output that is a table: choose a task that has one")
         step = index.target - index.target[0]
         row, column = torch.div(step - 1, layout.row_length, rounding_mode="floor"), (step - 1) % layout.row_length
-        last = column == layout.row_length - 1  # as what stands before the first cell of all
+        ends_row = column == layout.row_length - 1  # as what stands before the first cell of all
         place = torch.where(step > 0, row + column + 2, 1)
-        target = torch.stack([torch.where(last, 1, column + 2), row + 1 + last, place], dim=1)
+        target = torch.stack([torch.where(ends_row, 1, column + 2), row + 1 + ends_row, place], dim=1)
         source = torch.zeros(layout.source_length, 3, dtype=torch.long, device=target.device)
         for number, (operand, first) in enumerate(zip(layout.operands, (2, 1), strict=False)):
             source[operand.columns, number] = first + torch.arange(operand.places, device=target.device)

@@ -16,7 +16,7 @@ from abc_nb.model.positions import Index, PositionEncoding, Sinusoidal
 from abc_nb.model.positions.relative import Relative, offsets
 from abc_nb.model.positions.rotary import Rotary
 from abc_nb.problems.layouts import Layout
-from audit.positions.digits import Limited
+from audit.positions.digits import Limited, longer_side
 
 SMALLEST = 1e-2  # of KERPLE's r1 and r2; as how they are drawn, from the authors' code
 
@@ -54,11 +54,12 @@ class TransformerXL(PositionEncoding):
 
 def turned(weight: Tensor, query: Tensor, index: Tensor, keys: Tensor) -> Tensor:
     """q W R_(i-j) where distances are many: sinusoids of i - j are those of j, turned by i."""
-    by_sinusoid = query @ weight  # (batch, head, query, width)
-    sine, cosine = by_sinusoid[..., ::2], by_sinusoid[..., 1::2]
-    here, there = (Sinusoidal().embedding(places, weight.shape[-1]) for places in (index, keys))
-    both = [cosine * here[:, ::2] - sine * here[:, 1::2], sine * here[:, ::2] + cosine * here[:, 1::2]]
-    return torch.stack(both, -1).flatten(-2) @ there.mT
+    projected = query @ weight  # (batch, head, query, width)
+    sine, cosine = projected[..., ::2], projected[..., 1::2]
+    at_query, at_key = (Sinusoidal().embedding(places, weight.shape[-1]) for places in (index, keys))
+    query_sine, query_cosine = at_query[:, ::2], at_query[:, 1::2]
+    parts = [cosine * query_sine - sine * query_cosine, sine * query_sine + cosine * query_cosine]
+    return torch.stack(parts, -1).flatten(-2) @ at_key.mT
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,9 @@ class Randomized(TransformerXL, Limited):
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
         super().place(index, layout, head_size, training)
         count = self.needed(layout)
-        fixed = None if training else torch.Generator().manual_seed(self.drawn << 20 | count)
-        chosen = torch.randperm(self.longest, generator=fixed)[:count].sort().values.to(index.source.device)
-        return Index(chosen[index.source], chosen[index.target + index.source[layout.units]])
+        generator = None if training else torch.Generator().manual_seed(self.drawn << 20 | count)
+        subset = torch.randperm(self.longest, generator=generator)[:count].sort().values.to(index.source.device)
+        return Index(subset[index.source], subset[index.target + index.source[layout.units]])
 
 
 @dataclass(frozen=True)
@@ -143,13 +144,10 @@ class Fire(FromUnits):
         offset, (queries, keys) = offsets(index), index
         length = torch.where(offset > 0, keys.max(), queries[:, None])
         limit = torch.maximum(length, (learned.multiple * self.first_limit).abs())
-        above, below = (torch.log1p((learned.c * x).abs()) for x in (offset, limit))
-        biases: Tensor = learned.network((-offset.sign() * above / (below + 1e-6))[..., None])  # (query, key, head)
+        numerator, denominator = (torch.log1p((learned.c * x).abs()) for x in (offset, limit))
+        ratio = -offset.sign() * numerator / (denominator + 1e-6)
+        biases: Tensor = learned.network(ratio[..., None])  # (query, key, head)
         return biases.permute(2, 0, 1)[None]
-
-
-def tokens(layout: Layout) -> int:
-    return max(layout.source_length, layout.target_length)
 
 
 @dataclass(frozen=True)
@@ -163,11 +161,11 @@ class InterpolatedRotary(Rotary, FromUnits):
     trained: int = 21  # tokens of the longest training problem (here: Addition's, at three widths)
 
     def trained_on(self, layout: Layout) -> "InterpolatedRotary":
-        return replace(self, trained=tokens(layout))
+        return replace(self, trained=longer_side(layout))
 
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
         index = super().place(index, layout, head_size, training)
-        factor = self.factor(max(1.0, tokens(layout) / self.trained), head_size).to(index.source.device)
+        factor = self.factor(max(1.0, longer_side(layout) / self.trained), head_size).to(index.source.device)
         return Index(index.source[:, None] * factor, index.target[:, None] * factor)
 
     def factor(self, stretch: float, head_size: int) -> Tensor:

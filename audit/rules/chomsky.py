@@ -151,9 +151,9 @@ def brackets(modulus: int = 5, unknown: bool = False) -> Rule:
     def next_kind(cells: Digits) -> Digits:
         return np.where(cells == EDGE, int(not unknown), np.minimum(kind(cells) + 1, 3))
 
-    def follows(one: Digits, other: Digits) -> Digits:
+    def follows(left: Digits, right: Digits) -> Digits:
         """Whether two cells can stand side by side in a row."""
-        return (other == EDGE) | (kind(other) == next_kind(one)) & ((one != none) | (other == none))
+        return (right == EDGE) | (kind(right) == next_kind(left)) & ((left != none) | (right == none))
 
     def negative(cells: Digits) -> Digits:
         return np.isin(cells, (now + 1, kept + 1)).astype(np.int64)

@@ -32,9 +32,9 @@ def direct_product(base: int) -> Rule:
             result[:, place], carry = total % base, total // base
         return result
 
-    whole, both = Whole(answer, output_places=lambda places: 2 * places), (Input("place", base),) * 2
+    whole, inputs = Whole(answer, output_places=lambda places: 2 * places), (Input("place", base),) * 2
     words = Words(title="N x N, no trace", example="123*456")
-    return Rule("direct-n-by-n", nothing, both, DIGITS[:base], grows=0, whole=whole, **words)
+    return Rule("direct-n-by-n", no_step, inputs, DIGITS[:base], grows=0, whole=whole, **words)
 
 
 @known_as("direct-listops-nested", program=PROGRAM)
@@ -64,8 +64,8 @@ def nested(base: int) -> Rule:
         for tokens in operands[0].tolist():
             stack: list[Any] = []
             for token in tokens:
-                known = operators.get(token)
-                stack.append(COMBINE[known](stack.pop(), stack.pop(), base) if known else token)
+                name = operators.get(token)
+                stack.append(COMBINE[name](stack.pop(), stack.pop(), base) if name else token)
             values.append(stack)
         return np.array(values)
 
@@ -73,8 +73,8 @@ def nested(base: int) -> Rule:
     words = Words(title="ListOps, nested, no trace", example="SM 3 MAX 2 5", unit="items", words=tuple(COMBINE))
     settings = Words(notation="items", said="last", final_only=True)
     inputs = (Input("place", (*range(base), *operators)),)
-    return Rule("direct-listops-nested", nothing, inputs, DIGITS[:base], grows=0, whole=whole, **settings, **words)
+    return Rule("direct-listops-nested", no_step, inputs, DIGITS[:base], grows=0, whole=whole, **settings, **words)
 
 
-def nothing(state: Any, *values: Any) -> tuple[Any, Any]:
+def no_step(state: Any, *values: Any) -> tuple[Any, Any]:
     raise NotImplementedError("a task of this file is answered as a whole")

@@ -32,44 +32,42 @@ def numbers(tag: Tag) -> dict[str, int]:
     halting = {letter for word in tag.values() for letter in word} - {*tag}
     if len(halting) != 1 or not all(tag.values()):
         raise InputError("a tag system needs one letter that stands for nothing, and a word for every other letter")
-    number, known = 1, dict[str, int]()
+    number, by_letter = 1, dict[str, int]()
     for letter, word in (*tag.items(), (*halting, "")):
-        known[letter], number = number, number + 2 * len(word)
-    if wrong := [letter for letter, word in tag.items() if known[word[0]] < known[letter]]:
+        by_letter[letter], number = number, number + 2 * len(word)
+    if wrong := [letter for letter, word in tag.items() if by_letter[word[0]] < by_letter[letter]]:
         raise InputError(f"{wrong[0]} stands for a word whose first letter comes before it: put it later in the system")
-    return known
+    return by_letter
 
 
 def program(tag: Tag) -> str:
     """What the tape holds left of the word."""
-    known, tape = numbers(tag), "b"
+    by_letter, tape = numbers(tag), "b"
     for letter, word in tag.items():
-        ones = [known[word[0]] - known[letter], *(known[other] for other in word[1:])]  # the others are counted as read
-        tape = "b1b" + "bb".join("1" * many for many in reversed(ones)) + tape
+        counts = [by_letter[successor] for successor in word]
+        counts[0] -= by_letter[letter]  # the others are counted as read
+        tape = "b1b" + "bb".join("1" * count for count in reversed(counts)) + tape
     return "<b" + tape
 
 
 def tape_of(tag: Tag, word: str, blanks: int) -> list[str]:
     """The machine's first row: the program, the word with the head on it, and blanks on the right."""
-    known, left = numbers(tag), program(tag)
-    if len(word) < 2 or {*word} - {*known}:
-        raise InputError(f"{word!r} is no word of this tag system: it needs two letters or more of {' '.join(known)}")
-    cells = "c".join("1" * known[letter] for letter in word) + "0" * blanks
-    return [*left, "A" + cells[0], *cells[1:]]
-
-
-def halted(row: Sequence[str]) -> bool:
-    return any(cell in ("C<", "D<") for cell in row)
+    by_letter = numbers(tag)
+    if len(word) < 2 or {*word} - {*by_letter}:
+        letters = " ".join(by_letter)
+        raise InputError(f"{word!r} is no word of this tag system: it needs two letters or more of {letters}")
+    cells = "c".join("1" * by_letter[letter] for letter in word) + "0" * blanks
+    return [*program(tag), "A" + cells[0], *cells[1:]]
 
 
 def word_of(tag: Tag, row: Sequence[str]) -> str:
     """The word on a row on which the machine has halted, without its first two letters, which are taken away."""
-    if not halted(row):
+    if "C<" not in row and "D<" not in row:
         raise InputError("the machine has not halted on this row: give it more rows")
     letters = {number: letter for letter, number in numbers(tag).items()}
     right = "".join(row[len(program(tag)) :]).rstrip("0")
-    ones = [len([*group]) for sign, group in groupby(right) if sign == "1"]
-    return "".join(letters[many] for many in ones[1:-1])  # what is taken away runs together; the last is not finished
+    counts = [len([*group]) for symbol, group in groupby(right) if symbol == "1"]
+    return "".join(letters[count] for count in counts[1:-1])  # what is taken away runs together; the last is unfinished
 
 
 def by_tag(tag: Tag, word: str) -> str:
