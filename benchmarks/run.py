@@ -35,9 +35,8 @@ from abc_nb.hf.flex import LONG
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
-from abc_nb.specs.spec import SEEDS, Spec, spec
+from abc_nb.specs.spec import SEEDS, spec
 from abc_nb.training.evaluation import TEST_SEED, correct_tokens, exact_match
-from abc_nb.training.fit import Training
 from abc_nb.training.problems import training_on
 
 ROUNDS = 5  # measurements, of which the median is taken
@@ -60,57 +59,54 @@ def seconds(action: Callable[[], object], repeats: int = 1) -> float:
 def in_turn(ours: Callable[[], object], baseline: Callable[[], object], rounds: int) -> tuple[float, float, float]:
     """Medians of our seconds, the baseline's, and their ratio, after a first round that does not count."""
     ours(), baseline()
-    pairs = [(seconds(ours), seconds(baseline)) for _ in range(rounds)]
-    mine, theirs = (median(pair[i] for pair in pairs) for i in (0, 1))
-    return mine, theirs, median(b / a for a, b in pairs)
-
-
-def training_of(chosen: Spec, seed: int = 0) -> Training:
-    model = chosen.build(seed).to(devices.device())
-    return training_on(model, chosen.sampler, chosen.training, seed)
+    times = [(seconds(ours), seconds(baseline)) for _ in range(rounds)]
+    our_time, baseline_time = map(median, zip(*times, strict=True))
+    return our_time, baseline_time, median(b / a for a, b in times)
 
 
 def paper_step() -> Row:
     """A training step at the paper's size."""
     torch.set_num_threads(CORES)
-    chosen = spec("addition-vanilla", "paper")
-    training = training_of(chosen)
-    theirs = TorchTransformer(chosen.model, len(chosen.task.vocabulary)).to(devices.device())
-    optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-4, foreach=True)
+    experiment = spec("addition-vanilla", "paper")
+    model = experiment.build(0).to(devices.device())
+    training = training_on(model, experiment.sampler, experiment.training, 0)
+    baseline = TorchTransformer(experiment.model, len(experiment.task.vocabulary)).to(devices.device())
+    optimizer = torch.optim.AdamW(baseline.parameters(), lr=1e-4, foreach=True)
 
-    def baseline() -> None:
-        batch = chosen.sampler.training_batch(0, training.progress.step, chosen.training.batch).to(devices.device())
+    def baseline_step() -> None:
+        batch = experiment.sampler.training_batch(0, training.progress.step, experiment.training.batch)
         optimizer.zero_grad()
-        theirs.loss(batch).backward()
+        baseline.loss(batch.to(devices.device())).backward()
         optimizer.step()
 
-    ours, other, ratio = in_turn(training.step, baseline, 3)
+    our_time, baseline_time, ratio = in_turn(training.step, baseline_step, 3)
     return {
-        "what": f"training step, paper's size, padded, batch {chosen.training.batch}, dropout 0.3, {CORES} threads",
+        "what": f"training step, paper's size, padded, batch {experiment.training.batch}, dropout 0.3, {CORES} threads",
         "ratio": f"{ratio:.1f} times faster",
         "goal": "3 times",
-        "ours": f"{ours:.2f} s",
-        "baseline": f"{other:.2f} s with torch.nn.Transformer",
+        "ours": f"{our_time:.2f} s",
+        "baseline": f"{baseline_time:.2f} s with torch.nn.Transformer",
     }
 
 
 def paper_evaluation() -> Row:
     """Exact match at 60 digits at the paper's size."""
     torch.set_num_threads(CORES)
-    chosen = spec("addition-vanilla", "paper")
-    model = chosen.build(0).to(devices.device()).eval()
-    theirs = TorchTransformer(chosen.model, len(chosen.task.vocabulary)).to(devices.device()).eval()
-    batch = chosen.sampler.test_batch(60, 256, TEST_SEED)
-    few = Batch(batch.source[:16], batch.target[:16], batch.layout).to(devices.device())
+    experiment = spec("addition-vanilla", "paper")
+    model = experiment.build(0).to(devices.device()).eval()
+    baseline = TorchTransformer(experiment.model, len(experiment.task.vocabulary)).to(devices.device()).eval()
+    batch = experiment.sampler.test_batch(60, 256, TEST_SEED)
+    small = Batch(batch.source[:16], batch.target[:16], batch.layout).to(devices.device())
     # All tokens: exact match gives up on the later ones of a model that is never right, as this one is.
-    ours, other, _ = in_turn(lambda: correct_tokens(model, batch), lambda: decode_from_the_start(theirs, few), 2)
-    mine, rate = 256 / ours, 16 / other
+    actions = partial(correct_tokens, model, batch), partial(decode_from_the_start, baseline, small)
+    our_time, baseline_time, _ = in_turn(*actions, 2)
+    our_rate, baseline_rate = 256 / our_time, 16 / baseline_time
     return {
         "what": f"exact match at 60 digits, paper's size, {CORES} threads",
-        "ratio": f"{mine / rate:.0f} times faster",
+        "ratio": f"{our_rate / baseline_rate:.0f} times faster",
         "goal": "50 times",
-        "ours": f"{mine:.0f} problems/s",
-        "baseline": f"{rate:.1f} problems/s, decoding from the start for every token",
+        "ours": f"{our_rate:.0f} problems/s",
+        "baseline": f"{baseline_rate:.1f} problems/s, decoding from the start for every token",
     }
 
 
@@ -128,12 +124,12 @@ def length_cost() -> Row:
         repeats = LENGTHS[-1] // length  # as long a measurement for short problems
         times.append(median(seconds(action, repeats) for _ in range(ROUNDS)))
     longer, slower, larger = (values[-1] / values[0] for values in (LENGTHS, times, memory))
-    shown = zip(LENGTHS, times, memory, strict=True)
+    measurements = zip(LENGTHS, times, memory, strict=True)
     return {
         "what": "exact match of addition-abc, one problem, one thread",
         "ratio": f"{longer:.0f} times the length takes {slower:.1f} times as long and {larger:.1f} times the memory",
         "goal": "at most 10% above proportional",
-        "ours": "; ".join(f"{n:,} digits: {1000 * t:.0f} ms, {m / 2**20:.0f} MB" for n, t, m in shown),
+        "ours": "; ".join(f"{n:,} digits: {1000 * t:.0f} ms, {m / 2**20:.0f} MB" for n, t, m in measurements),
         "baseline": "proportional to length",
     }
 
@@ -145,9 +141,9 @@ def peak_memory(action: Callable[[], object]) -> float:
         before = torch.cuda.memory_allocated()
         action()
         return float(torch.cuda.max_memory_allocated() - before)
-    with torch.profiler.profile(profile_memory=True) as found:
+    with torch.profiler.profile(profile_memory=True) as profile:
         action()
-    events = found.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
     changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
     return float(max(itertools.accumulate(change for _, change in changes)))
 
@@ -173,7 +169,7 @@ def from_nothing(seed: int, name: str = "addition-abc", profile: str = "quick") 
         run = runner.ensure(spec(name, profile), seed)
         spent = time.perf_counter() - start
         accuracy = run.spec.evaluate(run.model().to(devices.device()), [(60, 1000)]).eval("correct / samples").item()
-    if accuracy < 1 or not all(each["certified"] for each in run.certificates or [{"certified": False}]):
+    if accuracy < 1 or not run.certificates or not all(record["certified"] for record in run.certificates):
         sys.exit(f"abc-nb: {name}, seed {seed}, is right on {accuracy:.1%} at 60 digits, and has to be certified")
     return spent
 
@@ -184,34 +180,34 @@ def certificate() -> Row:
     run = store.find(spec("addition-abs"), 0)
     assert run is not None, "addition-abs comes with the project"
     model, sampler = run.model(), run.spec.sampler
-    with FlopCounterMode(display=False) as counted:
+    with FlopCounterMode(display=False) as counter:
         certified = certify_model(model, sampler)
     assert certified.certified
     square = torch.randn(1024, 1024, dtype=torch.float64)
-    products = counted.get_total_flops() // (2 * len(square) ** 3)
+    products = counter.get_total_flops() // (2 * len(square) ** 3)
 
     def multiply() -> None:
         for _ in range(products):
             torch.mm(square, square)
 
-    ours, other, ratio = in_turn(lambda: certify_model(model, sampler), multiply, 3)
+    our_time, baseline_time, ratio = in_turn(lambda: certify_model(model, sampler), multiply, 3)
     return {
         "what": f"certificate of addition-abs, {certified.contexts:,} contexts, one thread",
         "ratio": f"{ratio:.2f} of the rate of torch.mm in float64",
         "goal": "a third",
-        "ours": f"{ours:.1f} s, {certified.contexts / ours:,.0f} contexts/s",
-        "baseline": f"{other:.1f} s for as many operations",
+        "ours": f"{our_time:.1f} s, {certified.contexts / our_time:,.0f} contexts/s",
+        "baseline": f"{baseline_time:.1f} s for as many operations",
     }
 
 
 def time_to_abc() -> Row:
     """From nothing to ABC on Addition, every seed."""
-    spent = [from_nothing(seed) for seed in SEEDS]
+    times = [from_nothing(seed) for seed in SEEDS]
     return {
         "what": "from nothing to addition-abc, with practice and certificate, median of seeds 0-4, one thread",
-        "ratio": f"{median(spent):.0f} s",
+        "ratio": f"{median(times):.0f} s",
         "goal": "60 s, certified",
-        "ours": ", ".join(f"{each:.0f} s" for each in spent),
+        "ours": ", ".join(f"{value:.0f} s" for value in times),
         "baseline": "20.9 hours of one GPU in the authors' logs",
     }
 
@@ -236,20 +232,20 @@ def long_sequence() -> Row:
     sizes |= {"num_attention_heads": heads, "num_key_value_heads": heads // 2, "max_position_embeddings": 2**13}
     model = LlamaForCausalLM(LlamaConfig(**sizes)).eval().to(devices.device())
     bias = Lines.one_key_per_head(task.layout(DIGITS[0]), heads, layers)
-    found: dict[bool, list[str]] = {True: [], False: []}
+    texts: dict[bool, list[str]] = {True: [], False: []}
     for digits in DIGITS:
         layout, medians, logits = task.layout(digits), dict[bool, float](), list[torch.Tensor]()
         tokens = torch.randint(16, (1, layout.source_length + layout.target_length), device=devices.device())
-        for flex, shown in found.items():
+        for flex in (True, False):
             with hf.attach(model, bias, layout) as handle, torch.inference_mode():
                 handle.long = forced = 0 if flex else sys.maxsize
                 action = partial(model, tokens, use_cache=False)
-                first = seconds(lambda kept=logits, action=action: kept.append(action().logits))
+                first = seconds(lambda logits=logits, action=action: logits.append(action().logits))
                 medians[flex] = median(seconds(action) for _ in range(ROUNDS))
                 passes.values.cache_clear()
                 memory = peak_memory(action) / 2**20
                 assert handle.long == forced, "FlexAttention was not compiled"
-            shown.append(
+            texts[flex].append(
                 f"{tokens.shape[1]:,} tokens: {1000 * medians[flex]:,.0f} ms, {memory:,.0f} MB, first {first:.1f} s"
             )
         torch.testing.assert_close(*logits, rtol=1e-3, atol=1e-3)  # both give the same
@@ -258,8 +254,8 @@ def long_sequence() -> Row:
         "what": f"pass of a Llama of {layers} layers under one key per head, FlexAttention, one thread",
         "ratio": f"{ratio:.1f} times faster at {tokens.shape[1]:,} tokens",
         "goal": f"faster from {LONG:,} tokens on",
-        "ours": "; ".join(found[True]),
-        "baseline": "; ".join(found[False]) + ", with dense matrices",
+        "ours": "; ".join(texts[True]),
+        "baseline": "; ".join(texts[False]) + ", with dense matrices",
     }
 
 
@@ -279,8 +275,8 @@ def main(names: list[str]) -> None:
         print(f"abc-nb: unknown measurement {unknown[0]!r}: choose from {', '.join(JOBS)}", file=sys.stderr)
         sys.exit(2)
     path = paths.figures() / "benchmarks.csv"
-    kept = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records") if path.exists() else []
-    rows = {(row["name"], row["device"]): row for row in kept}  # of several devices, or instruction sets of one
+    records = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records") if path.exists() else []
+    rows = {(row["name"], row["device"]): row for row in records}  # of several devices, or instruction sets of one
     facts = {"device": devices.device_name(), "torch": torch.__version__}
     for name in tqdm(names or JOBS, unit="measurement"):
         row = rows[name, facts["device"]] = {"name": name} | JOBS[name]() | facts

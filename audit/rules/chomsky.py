@@ -60,8 +60,8 @@ def reverse_string() -> Rule:
 def missing_duplicate() -> Rule:
     """The symbol that is missing (2) in one of two equal strings; 2 until it is found."""
 
-    def step(found: Any, a: Digits, b: Digits) -> tuple[Digits, Digits]:
-        return (np.where((a == 2) ^ (b == 2), np.minimum(a, b), found),) * 2
+    def step(missing: Any, a: Digits, b: Digits) -> tuple[Digits, Digits]:
+        return (np.where((a == 2) ^ (b == 2), np.minimum(a, b), missing),) * 2
 
     words = Words(title="Missing duplicate", example="0110=0210", operator="=", notation="symbols", said="last")
     return Rule("missing-duplicate", step, (Input("place", 3),) * 2, "012", start=2, **words)
@@ -142,11 +142,11 @@ def brackets(modulus: int = 5, unknown: bool = False) -> Rule:
     this kind, nothing is written where another would be read.
     """
     value, now = 3 * unknown, 3 * unknown + modulus  # the first cell of each kind
-    kept, none = now + 2, now + 4
+    signs, none = now + 2, now + 4
     alphabet = [*DIGITS[:modulus], "plus", "minus", "open", "close", *["equals", "x"] * unknown]
 
     def kind(cells: Digits) -> Digits:
-        return np.searchsorted([value, now, kept], cells, side="right")
+        return np.searchsorted([value, now, signs], cells, side="right")
 
     def next_kind(cells: Digits) -> Digits:
         return np.where(cells == EDGE, int(not unknown), np.minimum(kind(cells) + 1, 3))
@@ -156,7 +156,7 @@ def brackets(modulus: int = 5, unknown: bool = False) -> Rule:
         return (right == EDGE) | (kind(right) == next_kind(left)) & ((left != none) | (right == none))
 
     def negative(cells: Digits) -> Digits:
-        return np.isin(cells, (now + 1, kept + 1)).astype(np.int64)
+        return np.isin(cells, (now + 1, signs + 1)).astype(np.int64)
 
     def step(state: Any, before: Any, here: Any, after: Any, further: Any, token: Any, last: Any) -> tuple[Digits, Any]:
         minus, opens, closes, equals, x = (token == modulus + number for number in range(1, 6))
@@ -166,7 +166,7 @@ def brackets(modulus: int = 5, unknown: bool = False) -> Rule:
             np.where(x, negative(further), here),
             np.where(digit, value + added % modulus, here),
             now + np.select([digit | x, closes, minus | equals], sign, negative(here)),
-            np.select([opens, closes], [np.where(before < kept, kept + negative(before), before), popped], here),
+            np.select([opens, closes], [np.where(before < signs, signs + negative(before), before), popped], here),
         ]
         new = np.where(here == EDGE, np.choose(next_kind(last), [2, value, now, none]), np.choose(kind(here), cells))
         row = np.all([follows(*two) for two in pairwise((before, here, after, further))], axis=0)
