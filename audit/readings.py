@@ -6,7 +6,7 @@ from typing import Any
 
 from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration, Inherited
 from abc_nb.model import positions
-from abc_nb.specs.models import ABC, PERIOD, Model, Start
+from abc_nb.specs.models import ABC, PERIOD, Model, Models, Start
 from audit import trainings
 
 INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
@@ -22,22 +22,21 @@ def reading(title: str, position: positions.PositionEncoding, start: Start, cali
     return Model(title, position, calibration=calibration, start=start, **settings)
 
 
-READINGS = {  # ABC by positions and initial weights; none and new is `abc`
-    f"abc-{index}-{weights}": reading(
-        f"ABC, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", position, start, Calibration()
-    )
-    for index, position in INDEX.items()
-    for weights, start in WEIGHTS.items()
-    if (index, weights) != ("none", "new")
-}
+def by_weights(name: str, title: str, calibration: Calibration, *indices: str) -> Models:
+    """One way to read lines, by positions and initial weights."""
+    return {
+        f"{name}-{index}-{weights}": reading(
+            f"{title}, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", INDEX[index], start, calibration
+        )
+        for index in indices
+        for weights, start in WEIGHTS.items()
+    }
+
+
+READINGS = by_weights("abc", "ABC", Calibration(), "none", "plain", "mod3")
+del READINGS["abc-none-new"]  # which is `abc`
 READINGS["abc-mod3-warm"] = replace(READINGS["abc-mod3-warm"], tested="far")
-BY_WEIGHTS = {  # Algorithm 1, the paper's pseudo-code, by positions and initial weights
-    f"algorithm-1-{index}-{weights}": reading(
-        f"Algorithm 1, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", INDEX[index], start, PAPER
-    )
-    for index in ("none", "plain")
-    for weights, start in WEIGHTS.items()
-}
+BY_WEIGHTS = by_weights("algorithm-1", "Algorithm 1", PAPER, "none", "plain")  # the paper's pseudo-code
 KAPPA_V1 = (2.0, 2.0)  # the deviations of the paper's first version
 LINE_READINGS: dict[str, tuple[str, dict[str, Any]]] = {  # which lines Algorithm 1 keeps, each alone or with the others
     "pooled": ("all lines pooled", {"pooled": True}),
