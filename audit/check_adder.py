@@ -101,7 +101,7 @@ def add(logits: Callable[..., list[float]], ends: bool, a: int, b: int) -> int |
 def tests(record: dict) -> dict[str, int]:
     """How many are right of AdderBoard's edge cases, of its random pairs, and of ten sums of a thousand digits."""
     logits, ends, rng = model(unfold(record["weights"])), record["shape"]["ends"], random.Random(2025)
-    draw = lambda count, most: [(rng.randint(0, most), rng.randint(0, most)) for _ in range(count)]  # noqa: E731
+    draw = lambda count, bound: [(rng.randint(0, bound), rng.randint(0, bound)) for _ in range(count)]  # noqa: E731
     groups = {"edge cases": EDGES, "random pairs": draw(10**4, 10**10 - 1), "thousand digits": draw(10, 10**1000 - 1)}
     return {name: sum(add(logits, ends, a, b) == a + b for a, b in group) for name, group in groups.items()}
 

@@ -143,9 +143,8 @@ def of_abc(measure: Callable[[CalibrationStudy], Row]) -> Callable[[Results], li
 
 def costs(study: CalibrationStudy) -> Row:
     """Problems seen to 99% in validation, ABC's over the plain model's: between `low` and `high`; and seconds."""
-    (least, most), (parent_least, parent_most) = map(problems_seen, (study.run, study.parent_run))
-    low, high = least / parent_most, most / max(parent_least, 1)
-    return {"low": low, "high": high, "seconds": cost(study)["seconds"]}
+    (low, high), (parent_low, parent_high) = map(problems_seen, (study.run, study.parent_run))
+    return {"low": low / parent_high, "high": high / max(parent_low, 1), "seconds": cost(study)["seconds"]}
 
 
 def problems_seen(run: Run) -> tuple[int, float]:

@@ -206,9 +206,9 @@ WIDTHS = {  # baselines at one width of their problems, and trained like the pro
     name: f"{name.removesuffix('-right')}-widened"
     for name in ("vanilla", "nope", "rope-right", "rpe-right", "alibi-cross")
 }
-LIKE_PROPOSALS: dict[str, Any] = {"source_index": "right", "extends": True, "tested": "beyond"}
-WIDENED = {"vanilla-widened": course.WIDENED}
-WIDENED |= variants(BASIC, ("nope", "rope", "alibi-cross", "rpe"), "-widened", **LIKE_PROPOSALS)
+WIDENED = {"vanilla-widened": course.WIDENED} | variants(
+    BASIC, ("nope", "rope", "alibi-cross", "rpe"), "-widened", source_index="right", extends=True, tested="beyond"
+)
 DISTANCES = ("rope-widened", "rpe-widened", "rpe-short", "transformer-xl", "randomized", "kerple", "sandwich", "fire")
 PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
     f"{name.removesuffix('-widened')}-by-place": replace(model, title=f"{model.title}, by place", source_index="place")
