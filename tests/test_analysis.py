@@ -86,7 +86,7 @@ def test_a_wire_stays_as_it_is_without_values() -> None:
 def test_a_row_counts_the_last_layers_lines_and_heads_as_its_matrices_show(name: str) -> None:
     """Of what a run of Algorithm 1 kept; tasks and seeds are written as a range."""
     run = FOUND.first_run(name)
-    row, bias, last = tables.kept(run), run.bias(), run.spec.model.decoder_layers - 1
+    row, bias, last = tables.algorithm_1_row(run), run.bias(), run.spec.model.decoder_layers - 1
     layout = run.spec.calibration_batch(0).layout
     lines = [line for line in bias.lines if line.layer == last]
     matrices = [bias.dense(layout, attention, last) for attention in ENCODER_DECODER]
