@@ -18,7 +18,7 @@ from abc_nb.model.positions import Relative
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout, Operand
 from abc_nb.problems.sampling import Batch
-from abc_nb.training.evaluation import record
+from abc_nb.training.evaluation import attention_of
 
 
 def offsets(queries: int, keys: int) -> np.ndarray:
@@ -88,7 +88,7 @@ def logit_change(before: Transformer, after: Transformer, name: Attention, batch
     `closed` is the share of cells that only the second model closes. `spread`, of the others, is the standard deviation
     over inputs of a cell's change, averaged: a change that does not depend on the input has 0.
     """
-    first, second = (record(model, batch).logits[name, 0] for model in (before, after))
+    first, second = (attention_of(model, batch).logits[name, 0] for model in (before, after))
     change = second - first
     cells = change.isfinite().all(0)
     closed = 1 - (cells.sum() / first.isfinite().all(0).sum()).item()

@@ -26,7 +26,7 @@ from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.runs.store import Run
 from abc_nb.specs.recipes import PROFILES
-from abc_nb.training.evaluation import TEST_SEED, correct_tokens, record
+from abc_nb.training.evaluation import TEST_SEED, attention_of, correct_tokens
 from audit import connections, encoder_only, unlearnable
 from audit.models import LONGER
 from audit.results import Results, problems, reached
@@ -107,7 +107,7 @@ def operands(study: AttentionStudy) -> Row:
     """
     ratios, batch = [], study.batch(TRAINED)
     for model in (study.model, study.run.spec.build(study.run.seed)):
-        attention = record(model, batch, average=True).weights
+        attention = attention_of(model, batch, average=True).weights
         means = cross_heads(attention)[:, : batch.layout.width].mean(1).numpy()  # (head, key)
         first, second = (means[:, operand.columns].sum(-1) for operand in batch.layout.operands)
         ratios.append(first / second)
@@ -125,7 +125,7 @@ def needed_digits(study: AttentionStudy) -> Row:
     """Over output digits the correlation of attention on the needed digit with accuracy, and the latter's spread."""
     batch = study.batch(study.length)
     accuracy = pd.Series(correct_tokens(study.model, batch)[:, : batch.layout.width].float().mean(0).numpy())
-    mass = pd.Series(weakest_operand(record(study.model, batch).weights, batch.layout))
+    mass = pd.Series(weakest_operand(attention_of(study.model, batch).weights, batch.layout))
     return {"correlation": mass.corr(accuracy), "spread": np.ptp(accuracy)}
 
 

@@ -16,7 +16,7 @@ from abc_nb.specs.models import (
     PERIOD,
     TRACED_MODELS,
     UNPRACTISED,
-    Model,
+    ModelRow,
     Models,
     W,
     all_practised,
@@ -47,9 +47,9 @@ def embedding_size(width: int) -> dict[str, int]:
     return {"width": width, "feed_forward": 4 * width}
 
 
-def proposal(title: str, position: positions.PositionEncoding) -> Model:
+def proposal(title: str, position: positions.PositionEncoding) -> ModelRow:
     """An encoding of others, in our training: several widths, the source counted from the right."""
-    return Model(title, position, extends=True, tested="beyond")
+    return ModelRow(title, position, extends=True, tested="beyond")
 
 
 def variants(
@@ -65,11 +65,13 @@ def variants(
 
 BASIC = course.BASIC | {  # variants that show why a baseline fails
     "nope-window": scaffold("Window, no positions", positions.NoPosition()),
-    "rope-right": Model("RoPE, from the right", positions.Rotary()),
-    "rpe-right": Model("RPE, from the right", positions.Relative()),
-    "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), ALiBi(cross=True)),
-    "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training=trainings.LOW_RANK),
-    "alibi-sines": Model("ALiBi, sines", positions.Sinusoidal(), ALiBi()),  # as in the authors' code
+    "rope-right": ModelRow("RoPE, from the right", positions.Rotary()),
+    "rpe-right": ModelRow("RPE, from the right", positions.Relative()),
+    "alibi-cross": ModelRow("ALiBi, cross too", positions.NoPosition(), ALiBi(cross=True)),
+    "lora": ModelRow(
+        "LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training=trainings.LOW_RANK
+    ),
+    "alibi-sines": ModelRow("ALiBi, sines", positions.Sinusoidal(), ALiBi()),  # as in the authors' code
 }
 BASIC |= {  # trained three times as long, since Addition is learned late with RoPE (claim C05)
     f"rope-{size}": replace(
@@ -237,7 +239,7 @@ SMALLEST = {  # one layer, six heads with one key each: how few parameters are e
     )
     for width, hidden in ((24, 48), (12, 48), (12, 24), (6, 48), (6, 24))
 }
-FORMATS: dict[str, Model] = {}  # Addition as others write it: operands' order, answer's order and zeros in front
+FORMATS: dict[str, ModelRow] = {}  # Addition as others write it: operands' order, answer's order and zeros in front
 for arrangement, regime in {"units-first": None, "as-written": "unpadded"}.items():
     names = ["decoder-vanilla", "decoder-abs-unpractised", "decoder-abc-unpractised"]
     title = f", {arrangement.replace('-', ' ')}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration, Inherited
 from abc_nb.model import positions
-from abc_nb.specs.models import ABC, PERIOD, Model, Models, Start
+from abc_nb.specs.models import ABC, PERIOD, ModelRow, Models, Start
 from audit import trainings
 
 INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
@@ -15,11 +15,11 @@ WEIGHTS: dict[str, Start] = {"new": "new", "warm": "parent"}  # by the ends of n
 WEIGHTS_TITLES = {"new": "new weights", "warm": "the plain model's weights"}
 
 
-def reading(title: str, position: positions.PositionEncoding, start: Start, calibration: Calibration) -> Model:
+def reading(title: str, position: positions.PositionEncoding, start: Start, calibration: Calibration) -> ModelRow:
     """ABC in one reading of the paper: positions, initial weights, and how lines are read out of attention."""
     training = trainings.RETRAINING if start == "parent" else trainings.SHORT
     settings: dict[str, Any] = {"extends": True, "tested": "few", "training": training}
-    return Model(title, position, calibration=calibration, start=start, **settings)
+    return ModelRow(title, position, calibration=calibration, start=start, **settings)
 
 
 def by_weights(name: str, title: str, calibration: Calibration, *indices: str) -> Models:
@@ -57,7 +57,7 @@ READ_LINES["algorithm-1-script-none"] = reading(
 ALGORITHM_1 = BY_WEIGHTS | READ_LINES
 
 
-def ablation(title: str, calibration: Calibration, **changes: Any) -> Model:
+def ablation(title: str, calibration: Calibration, **changes: Any) -> ModelRow:
     return replace(ABC, title=title, calibration=calibration, tested="few", **changes)
 
 

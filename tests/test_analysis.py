@@ -25,7 +25,7 @@ from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import NUMBERS, Task
 from abc_nb.runs.store import Run
 from abc_nb.specs.spec import spec
-from abc_nb.training.evaluation import record
+from abc_nb.training.evaluation import attention_of
 from audit import connections, tables
 from audit.connections import abc_index, adapted_in_one, logit_change
 from audit.language import compared
@@ -183,7 +183,7 @@ def test_a_change_of_the_bias_is_the_same_for_every_input_and_one_of_weights_is_
     seen = torch.ones_like(matrix).tril() if name == "self" else torch.ones_like(matrix)
     assert change["spread"] == pytest.approx(0.0, abs=1e-6)
     assert change["closed"] == pytest.approx(matrix[seen > 0].isinf().float().mean().item())
-    first, second = (record(each, BATCH).logits[name, 0].numpy() for each in (model, other))
+    first, second = (attention_of(each, BATCH).logits[name, 0].numpy() for each in (model, other))
     cells = [second[:, h, i, j] - first[:, h, i, j] for h, i, j in np.argwhere(seen.numpy())]
     spread = logit_change(model, other, name, BATCH)["spread"]
     assert 1e-3 < spread == pytest.approx(np.mean([cell.std(ddof=1) for cell in cells]), rel=1e-4)
@@ -197,9 +197,9 @@ def test_one_attention_adapted_alone_is_asked_with_the_inputs_it_had(name: Atten
     inputs: dict[str, torch.Tensor] = {}
     for part in ("query", "key"):
         getattr(before, part).register_forward_pre_hook(lambda _, given, part=part: inputs.update({part: given[0]}))
-    record(parent, BATCH)
+    attention_of(parent, BATCH)
     with torch.inference_mode():
         query, key = after.split(after.query(inputs["query"])), after.split(after.key(inputs["key"]))
         expected = query @ key.transpose(2, 3) / query.shape[-1] ** 0.5
-    logits = record(adapted_in_one(parent, adapted, name), BATCH).logits[name, 0]
+    logits = attention_of(adapted_in_one(parent, adapted, name), BATCH).logits[name, 0]
     torch.testing.assert_close(logits[logits.isfinite()], expected[logits.isfinite()])

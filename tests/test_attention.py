@@ -11,7 +11,7 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.runs.store import Run
 from abc_nb.show import plots
-from abc_nb.training.evaluation import greedy, record
+from abc_nb.training.evaluation import attention_of, greedy
 from audit.measures import weakest_operand
 
 TASKS = ("successor", "addition", "n-by-1")
@@ -44,7 +44,7 @@ def test_needed_cells_hold_the_digits_of_the_place(name: str, columns: list[list
 @pytest.mark.parametrize("name", TASKS)
 def test_mass_of_uniform_attention_is_the_share_of_needed_keys(name: str) -> None:
     task, batch = batch_of(name)
-    frame = attention.masses(record(uniform_model(task), batch).weights, batch.layout, trained=6)
+    frame = attention.masses(attention_of(uniform_model(task), batch).weights, batch.layout, trained=6)
     cross, own = (frame[frame.attention == which] for which in ("cross", "self"))
     np.testing.assert_allclose(cross[["inside", "beyond"]], len(batch.layout.operands) / batch.layout.source_length)
     by_step = 1 / np.arange(1, batch.layout.width + 1)
@@ -55,7 +55,7 @@ def test_mass_of_uniform_attention_is_the_share_of_needed_keys(name: str) -> Non
 def test_of_two_operands_the_one_that_is_looked_at_less_decides() -> None:
     """Uniform attention is the same for both; without the first operand's weights nothing is left."""
     task, batch = batch_of("addition")
-    weights = record(uniform_model(task), batch).weights
+    weights = attention_of(uniform_model(task), batch).weights
     np.testing.assert_allclose(weakest_operand(weights, batch.layout), 1 / batch.layout.source_length)
     closed = torch.ones(batch.layout.source_length)
     closed[batch.layout.operands[0].columns] = 0.0

@@ -31,7 +31,7 @@ from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Batch
-from abc_nb.training.evaluation import correct_tokens, record
+from abc_nb.training.evaluation import attention_of, correct_tokens
 
 TWO_LAYERS = ModelConfig(width=8, heads=2, feed_forward=16, decoder_layers=2, position=Sinusoidal(3))
 INFINITY = float("inf")
@@ -50,7 +50,10 @@ def averages(layout: Layout, seed: int = 0) -> dict[tuple[Attention, int], Tenso
 @pytest.mark.parametrize("config", [TWO_LAYERS, replace(TWO_LAYERS, bias=Window(1)), replace(TWO_LAYERS, dropout=0.5)])
 def test_average_attention_is_the_mean_over_samples_looked_at_one_by_one(config: ModelConfig) -> None:
     model, batch = build(config), problems()
-    found, alone = average_attention(model.train(), batch), [record(model, each).weights for each in batch.split(1)]
+    found, alone = (
+        average_attention(model.train(), batch),
+        [attention_of(model, each).weights for each in batch.split(1)],
+    )
     assert found.keys() == {*WHERE}
     for (name, layer), mean in found.items():
         assert mean.shape == (2, batch.layout.target_length, key_count(batch.layout, name))
@@ -60,7 +63,7 @@ def test_average_attention_is_the_mean_over_samples_looked_at_one_by_one(config:
 def test_average_logits_are_finite_with_the_lowest_one_where_the_mask_closes() -> None:
     model, batch = build(TWO_LAYERS), problems()
     found = average_attention(model, batch, "logits")
-    kept = record(model, batch)
+    kept = attention_of(model, batch)
     for where, logits in found.items():
         expected = kept.logits[where].mean(0)
         seen = expected > -INFINITY

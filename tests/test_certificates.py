@@ -61,7 +61,7 @@ def assert_contexts_are_those_of_long_problems(model: Transformer, sampler: Samp
         batch = problems(sampler, width, 12)
         logits = model(batch.source, batch.target[:, :-1], batch.layout)
         for step in range(batch.layout.target_length):
-            shape, block = contexts.seen(batch, step)
+            shape, block = contexts.contexts_at(batch, step)
             assert shape in contexts.shapes
             if shape not in every:
                 every[shape] = listed(contexts, shape)
@@ -88,7 +88,7 @@ def test_contexts_are_the_same_in_small_blocks(monkeypatch: pytest.MonkeyPatch) 
     sampler = sampler_of("addition")
     contexts = NumberContexts(model_of(sampler, lines_of("addition")).config, sampler)
     whole = {shape: listed(contexts, shape) for shape in contexts.shapes}
-    monkeypatch.setattr("abc_nb.certificates.walks.PAIRS_AT_ONCE", 40)
+    monkeypatch.setattr("abc_nb.certificates.automaton_walks.PAIRS_AT_ONCE", 40)
     assert whole == {shape: listed(contexts, shape) for shape in contexts.shapes}
     assert any(len([*contexts.blocks(shape)]) > 1 for shape in contexts.shapes)
 

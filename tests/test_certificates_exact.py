@@ -15,8 +15,8 @@ from torch import nn
 from abc_nb import certify_model
 from abc_nb.bias.lines import Lines
 from abc_nb.certificates.certify import Certificate, contexts_of, weights_of
+from abc_nb.certificates.exact_sums import COUNTED, Sums, exact_sums, unit_of
 from abc_nb.certificates.practice import practise, rounded
-from abc_nb.certificates.sums import COUNTED, Sums, exact_sums, unit_of
 from abc_nb.common.config import to_data
 from abc_nb.model.eight_bits import LARGEST_OF_5_BITS, round_weights
 from abc_nb.model.positions import Sinusoidal
@@ -59,7 +59,7 @@ def test_contexts_and_margins_are_those_of_whole_numbers(task: str, kind: str) -
     with torch.inference_mode():
         logits = double(batch.source, batch.target[:, :-1], batch.layout)
     for step in range(logits.shape[1]):
-        assert torch.equal(logits_of(double, contexts, *contexts.seen(batch, step)), logits[:, step])
+        assert torch.equal(logits_of(double, contexts, *contexts.contexts_at(batch, step)), logits[:, step])
 
 
 @pytest.mark.parametrize("task", ["addition", "parity"])

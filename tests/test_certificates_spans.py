@@ -26,7 +26,9 @@ def lead_at(judge: Transformer, problem: str) -> tuple[float, float]:
     (span,) = judge.config.bias.spans(problem)
     answer = EQUALS + span.pattern.answer(span.operands) + END
     source, target = (torch.tensor([text_tokens(text)]) for text in (problem[: span.equals], answer))
-    shape, block = SpanContexts.of(judge, span.pattern).seen(Batch(source, target, span.layout), span.answer_length)
+    shape, block = SpanContexts.of(judge, span.pattern).contexts_at(
+        Batch(source, target, span.layout), span.answer_length
+    )
     states = States(Rounding(judge), shape.leaves).take(block.values)
     lead, left = states.margins(shape.root, torch.from_numpy(block.right))
     return lead.item(), (lead - left).item()

@@ -69,7 +69,10 @@ def met(contexts: PlaceContexts, batches: Iterator[Batch]) -> Seen:
     found: Seen = defaultdict(set)
     for batch in batches:
         for step in range(batch.target.shape[1] - 1):
-            name, (_, block) = name_of(contexts, (contexts.width(batch.layout), step)), contexts.seen(batch, step)
+            name, (_, block) = (
+                name_of(contexts, (contexts.width(batch.layout), step)),
+                contexts.contexts_at(batch, step),
+            )
             for values, right in zip(block.values.tolist(), block.right.tolist(), strict=True):
                 found[name, tuple(values)].add(right)
     return found
@@ -231,7 +234,7 @@ def test_contexts_of_tables_are_among_those_that_are_tried(
         with evaluating(model):
             logits = model(batch.source, batch.target[:, :-1], batch.layout)
         for step in range(batch.layout.target_length):
-            shape, block = contexts.seen(batch, step)
+            shape, block = contexts.contexts_at(batch, step)
             assert {*rows(block)} <= known[shape]
             digits = [leaf for leaf in shape.leaves if task.name == "n-by-n" and leaf[0].startswith("by")]
             assert len({contexts.steps(width).digit(leaf, step) for leaf in digits}) == len(digits)  # one name each

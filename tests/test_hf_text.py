@@ -105,7 +105,7 @@ def test_rows_of_a_batch_have_masks_and_positions_of_the_definition(make: Any, r
         return
     model = own(make)
     tokens, mask = batch([text for text, _ in rows], sides[: len(rows)])
-    with hf.attach(model, BIAS, spans=TOKENIZER):
+    with hf.attach(model, BIAS, tokenizer=TOKENIZER):
         found = model(tokens, attention_mask=mask).logits
     for row, given_row in enumerate(rows):
         close(found[row, mask[row] == 1], by_hand(model, given_row))
@@ -122,7 +122,7 @@ def test_a_cache_gives_what_the_whole_text_gives(make: Any, seed: int) -> None:
     """Rows grow token by token or by more, problems come about and end in them, and the cache is cut at times."""
     rng, model, cache = random.Random(seed), own(make), None
     known, mask = torch.zeros(2, 0).long(), torch.zeros(2, 0).long()
-    with hf.attach(model, BIAS, spans=TOKENIZER):
+    with hf.attach(model, BIAS, tokenizer=TOKENIZER):
         for _ in range(8):
             most = rng.choice([1, 2, 3, 99])
             more = batch(["".join(rng.choices(PIECES, k=5))[:most] for _ in range(2)], ["left"] * 2)
@@ -141,7 +141,7 @@ def test_generating_is_the_same_with_a_cache_without_and_alone(beams: int) -> No
     model, rows = own(llama), ["so 12+345=", "1+2=3; parity(101)=", "x succ(12345)=6 and 7*8"]
     tokens, mask = batch(rows, ["left"] * 3)
     more = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": PAD, "num_beams": beams}
-    with hf.attach(model, BIAS, spans=TOKENIZER):
+    with hf.attach(model, BIAS, tokenizer=TOKENIZER):
         first, second = (model.generate(tokens, attention_mask=mask, use_cache=use, **more) for use in (True, False))
         assert torch.equal(first, second)
         for row, text in zip(first, rows, strict=True):
@@ -168,7 +168,7 @@ def test_threads_that_share_a_model_give_what_each_text_gives_alone() -> None:
             return model(torch.arange(9, 9 + token_count(layout))[None] % 60, use_cache=False).logits
 
     with ThreadPoolExecutor(4) as pool:
-        with hf.attach(model, BIAS, spans=TOKENIZER):
+        with hf.attach(model, BIAS, tokenizer=TOKENIZER):
             alone = [*map(of_text, texts), *map(written, texts)]
             found = [*pool.map(of_text, texts * 5), *pool.map(written, texts * 2)]
         for each, wanted in zip(found, [*alone[: len(texts)] * 5, *alone[len(texts) :] * 2], strict=True):
@@ -200,7 +200,7 @@ def test_a_new_bias_of_text_is_one_class() -> None:
         mask[layer] -= 0.5 * (layer + 1) * (where[:, None] - where).abs()
     with eager_with(model, lambda layer: mask[layer].expand(HEADS, -1, -1)):
         wanted = model(ids(text)[None], position_ids=where[None], use_cache=False).logits
-    with hf.attach(model, Slopes(), spans=TOKENIZER):
+    with hf.attach(model, Slopes(), tokenizer=TOKENIZER):
         close(model(ids(text)[None]).logits, wanted)
         first = model(ids(text[:12])[None])
         close(model(ids(text[12:])[None], past_key_values=first.past_key_values).logits, wanted[:, 12:])
@@ -210,12 +210,12 @@ def test_a_new_bias_of_text_is_one_class() -> None:
 def test_a_model_that_is_saved_under_a_bias_takes_it_again_in_two_lines(tmp_path: Path) -> None:
     """A folder holds the weights alone, and a bias is kept as any object of Python is."""
     model, tokens = own(llama), ids("12+34=64; and succ(99)=0")[None]
-    with hf.attach(model, BIAS, spans=TOKENIZER):
+    with hf.attach(model, BIAS, tokenizer=TOKENIZER):
         wanted = model(tokens).logits
         model.save_pretrained(tmp_path)
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     assert not torch.equal(again(tokens).logits, wanted)
-    hf.attach(again, pickle.loads(pickle.dumps(BIAS)), spans=TOKENIZER)
+    hf.attach(again, pickle.loads(pickle.dumps(BIAS)), tokenizer=TOKENIZER)
     assert torch.equal(again(tokens).logits, wanted)
 
 
@@ -244,11 +244,11 @@ def test_a_tokenizer_that_merges_digits_is_refused_and_is_given_one_digit_tokens
     merging, bias = trained_tokenizer(kind), SpanLines.one_key_per_head(SUMS, HEADS, LAYERS)
     model = made(llama, **SIZES | {"vocab_size": 600})
     with pytest.raises(InputError, match="one_digit_tokens"):
-        hf.attach(model, bias, spans=merging)
+        hf.attach(model, bias, tokenizer=merging)
     single = hf.one_digit_tokens(merging, SUMS)
     text = "so it is 12+34=64; and then 123*9=7"
     assert len(single.encode("then it is")) <= len(merging.encode("then it is")) < len("then it is")
-    with hf.attach(model, bias, spans=single) as handle:
+    with hf.attach(model, bias, tokenizer=single) as handle:
         model(torch.tensor([single.encode(text)]))
         found = [(span.lengths, span.answer_length) for span in handle.setting.reader.spans(single.encode(text))]
         assert found == [((2, 2), 2), ((3, 1), 1)]
@@ -257,14 +257,14 @@ def test_a_tokenizer_that_merges_digits_is_refused_and_is_given_one_digit_tokens
 
 def test_what_text_cannot_be_is_said_in_a_sentence() -> None:
     model, tokens = own(llama), ids("so 12+34=")[None]
-    with pytest.raises(InputError, match="spans=tokenizer"):
+    with pytest.raises(InputError, match="tokenizer=tokenizer"):
         hf.attach(model, BIAS)
-    with pytest.raises(InputError, match="spans=tokenizer"):
-        hf.attach(model, BIAS, PATTERNS[0].layout((2, 2)), spans=TOKENIZER)
+    with pytest.raises(InputError, match="tokenizer=tokenizer"):
+        hf.attach(model, BIAS, PATTERNS[0].layout((2, 2)), tokenizer=TOKENIZER)
     with pytest.raises(InputError, match="6 heads and the model 5"):
-        hf.attach(model, SpanLines.one_key_per_head(SUMS, HEADS + 1, LAYERS), spans=TOKENIZER)
+        hf.attach(model, SpanLines.one_key_per_head(SUMS, HEADS + 1, LAYERS), tokenizer=TOKENIZER)
     plain = model(tokens[:, :4]).past_key_values
-    with hf.attach(model, BIAS, spans=TOKENIZER):
+    with hf.attach(model, BIAS, tokenizer=TOKENIZER):
         with pytest.raises(InputError, match="input_ids"):
             model(inputs_embeds=model.get_input_embeddings()(tokens))
         with pytest.raises(InputError, match="is not known"):
@@ -278,7 +278,7 @@ PARITY = SpanLines.one_key_per_head(PATTERNS[3:4], HEADS, LAYERS)
 def test_a_llama_is_trained_until_its_answers_are_certified_in_any_text() -> None:
     torch.manual_seed(0)
     model = llama(**SIZES)
-    with hf.attach(model, PARITY, spans=TOKENIZER):
+    with hf.attach(model, PARITY, tokenizer=TOKENIZER):
         (before,) = hf.certify(model)
         assert not before.certified and before.problem in str(before)
         hf.train_until_certified(model, 60, rate=1e-2, batch=64)
@@ -300,7 +300,7 @@ def test_a_llama_is_trained_until_its_answers_are_certified_in_any_text() -> Non
 @torch.no_grad()
 def test_a_context_gives_the_logits_of_any_text_around_it(make: Any, row: Known) -> None:
     model = own(make)
-    with hf.attach(model, BIAS, spans=TOKENIZER):
+    with hf.attach(model, BIAS, tokenizer=TOKENIZER):
         answers, (text, known) = Attending(model), row
         logits = model(ids(text + " ")[None]).logits[0]
         for start, task, operands, written in known:
@@ -316,13 +316,13 @@ def test_answers_that_depend_on_their_place_get_no_certificate() -> None:
     model = own(gpt2)
     with pytest.raises(InputError, match="attach a bias of text"):
         hf.certify(model)
-    with hf.attach(model, BIAS, spans=TOKENIZER), pytest.raises(InputError, match="another place"):
+    with hf.attach(model, BIAS, tokenizer=TOKENIZER), pytest.raises(InputError, match="another place"):
         hf.certify(model)
     whole = SpanLines.whole(PATTERNS, HEADS, 1)
-    with hf.attach(model, whole, spans=TOKENIZER), pytest.raises(InputError, match="the same in every layer"):
+    with hf.attach(model, whole, tokenizer=TOKENIZER), pytest.raises(InputError, match="the same in every layer"):
         hf.certify(model)
     model = copy.deepcopy(own(llama))
-    with hf.attach(model, BIAS, spans=TOKENIZER):
+    with hf.attach(model, BIAS, tokenizer=TOKENIZER):
         model.model.norm.register_forward_hook(
             lambda _, __, out: out + 0.1 * nn.functional.pad(out, (0, 0, 1, 0))[:, :-1]
         )

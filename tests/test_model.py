@@ -134,7 +134,7 @@ def test_equals_torch_transformer_layers(encoder_layers: int | None) -> None:
     ],
 )
 def test_source_is_counted_as_asked(layout: Layout, end: str, index: list[int]) -> None:
-    frame = build(replace(TINY, source_index=end)).frame(layout)  # type: ignore[arg-type]
+    frame = build(replace(TINY, source_index=end)).layout_inputs(layout)  # type: ignore[arg-type]
     assert frame.source.tolist() == index
     assert frame.target.tolist() == [*range(layout.target_length)]
 
@@ -195,7 +195,7 @@ def test_open_keys_give_the_logits_and_gradients_of_the_dense_bias(
     model = build(replace(TINY, position=position, bias=bias))
     for layout in LAYOUTS:
         source, target = tokens(layout)
-        assert isinstance(model.frame(layout).biases[0]["cross"], OpenKeys) == (not position.adds_logits)
+        assert isinstance(model.layout_inputs(layout).biases[0]["cross"], OpenKeys) == (not position.adds_logits)
         few, all_keys = model(source, target, layout), model(source, target, layout, record=Record())
         torch.testing.assert_close(few, all_keys, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(gradients(model, few), gradients(model, all_keys), rtol=1e-3, atol=1e-4)

@@ -173,7 +173,7 @@ def test_a_learned_vector_of_the_index_is_added_to_each_token() -> None:
     layout = unary(5)
     model = Transformer(replace(TINY, encoder_layers=0, position=Learned(20)), 15)
     tokens = torch.randint(15, (2, layout.source_length), generator=torch.Generator().manual_seed(1))
-    encoded, table = model.encode(tokens, model.frame(layout)), model.get_parameter("position.weight")
+    encoded, table = model.encode(tokens, model.layout_inputs(layout)), model.get_parameter("position.weight")
     expected = 8**0.5 * (model.embedding.weight[tokens] + table[: layout.source_length].flip(0))
     torch.testing.assert_close(encoded, expected)
     assert table.shape == (20, 8)

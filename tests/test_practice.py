@@ -236,7 +236,7 @@ def test_the_loss_of_a_context_is_that_of_its_token_in_a_problem() -> None:
     run = abc_nb.load("parity-window-cyclic")
     model, sampler = run.model(), run.spec.sampler
     contexts, batch = contexts_of(model, sampler), sampler.training_batch(0, 0, 16)
-    shape, block = contexts.seen(batch, 3)
+    shape, block = contexts.contexts_at(batch, 3)
     with torch.inference_mode():
         logits = model(batch.source, batch.target[:, :-1], batch.layout)[:, 3]
     wanted = torch.nn.functional.cross_entropy(logits, batch.target[:, 4])

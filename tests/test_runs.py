@@ -25,7 +25,7 @@ from abc_nb.calibration.calibrate import Calibration, Determining, Inherited
 from abc_nb.certificates.certify import contexts_of
 from abc_nb.cli import main
 from abc_nb.common import paths
-from abc_nb.common.config import digest, from_data, later, to_data
+from abc_nb.common.config import added_field, digest, from_data, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.eight_bits import split, value
 from abc_nb.model.transformer import Transformer
@@ -340,7 +340,7 @@ def test_a_new_field_changes_no_key_and_a_new_default_does() -> None:
     """A field is added to the recipe: what older records mean by lacking it is left out of the data for ever."""
 
     def with_field(default: bool) -> Any:
-        added = [("nesterov", bool, later(False, default))]
+        added = [("nesterov", bool, added_field(False, default))]
         return make_dataclass("TrainingConfig", added, bases=(TrainingConfig,), frozen=True)
 
     plain = spec("addition-abc").training

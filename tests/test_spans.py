@@ -23,7 +23,7 @@ from abc_nb.bias.text import SpanLines, positions
 from abc_nb.language.mixture import Mixture, draw, random_excerpt, solved, write_in
 from abc_nb.language.mixture import texts as training_texts
 from abc_nb.model.positions import Rotary
-from abc_nb.problems.before import RELATIONS, ROOTS
+from abc_nb.problems.problem_starts import RELATIONS, ROOTS
 from abc_nb.problems.text import VOCABULARY, Pattern, spans_in, text_tokens, without_spaces
 from abc_nb.specs.language import OPERATIONS, patterns
 from abc_nb.training import writer as writing

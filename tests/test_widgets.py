@@ -16,7 +16,7 @@ import abc_nb
 from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
-from abc_nb.show.explorers.frame import Explorer
+from abc_nb.show.explorers.explorer import Explorer
 from abc_nb.show.explorers.painting import ColumnRule
 from abc_nb.specs.spec import spec
 

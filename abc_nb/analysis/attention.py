@@ -15,7 +15,7 @@ from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.runs.store import Run
-from abc_nb.training.evaluation import TEST_SEED, greedy, record
+from abc_nb.training.evaluation import TEST_SEED, attention_of, greedy
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class AttentionStudy:
     def masses(self, length: int) -> pd.DataFrame:
         """`masses` on problems of a length."""
         batch = self.batch(length)
-        return masses(record(self.model, batch).weights, batch.layout, self.trained_places)
+        return masses(attention_of(self.model, batch).weights, batch.layout, self.trained_places)
 
     @cached_property
     def trained_masses(self) -> pd.DataFrame:
@@ -146,7 +146,7 @@ class AttentionStudy:
         task, batch = self.run.spec.task, self.run.spec.sampler.typed_batch(text)
         outputs = greedy(self.model, batch.source, batch.layout, task.token(SOS))
         inputs = torch.cat([batch.target[:, :1], outputs[:, :-1]], dim=1)
-        weights = {key: weights[0] for key, weights in record(self.model, batch, inputs).weights.items()}
+        weights = {key: weights[0] for key, weights in attention_of(self.model, batch, inputs).weights.items()}
         sequences = batch.source, inputs, outputs, batch.target[:, 1:]
         return Decoded(weights, batch.layout, *(task.text(tokens[0].tolist()) for tokens in sequences))
 

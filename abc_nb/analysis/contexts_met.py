@@ -24,7 +24,7 @@ def contexts_met(run: Run, problem: str) -> pd.DataFrame:
     margins = Margins(Unbounded(model), contexts)
     with evaluating(model):
         for step in range(batch.layout.target_length):
-            shape, block = contexts.seen(batch, step)
+            shape, block = contexts.contexts_at(batch, step)
             tokens = dict(zip(token_names(shape), vocabulary[block.values].T, strict=True))
             output = {"output": str(step + 1), "writes": vocabulary[block.right], "margin": margins(shape, block)[0]}
             rows.append(pd.DataFrame(tokens | output))

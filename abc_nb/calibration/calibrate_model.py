@@ -15,7 +15,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
-from abc_nb.training.evaluation import correct_tokens, record
+from abc_nb.training.evaluation import attention_of, correct_tokens
 
 Averages = Mapping[tuple[Attention, int], Tensor]  # (head, query, key) by attention and layer
 SHARES = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05)  # those that are tried, sparsest bias first
@@ -80,7 +80,7 @@ def average_attention(model: Transformer, batch: Batch, source: str = "weights")
 
     Teacher-forced. Of logits, what the causal mask closes has the lowest one instead of minus infinity.
     """
-    recorded = record(model, batch, average=True)
+    recorded = attention_of(model, batch, average=True)
     means = recorded.logits if source == "logits" else recorded.weights
     return {key: mean.cpu().nan_to_num(neginf=mean[mean.isfinite()].min().item()) for key, mean in means.items()}
 

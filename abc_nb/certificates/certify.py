@@ -18,10 +18,10 @@ from tqdm.auto import tqdm
 from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.contexts import Block, Context, Contexts, Shape
 from abc_nb.certificates.counterexamples import Counterexample
+from abc_nb.certificates.exact_sums import exact_sums
 from abc_nb.certificates.places import NumberContexts
 from abc_nb.certificates.rounding import Rounding, check_finite
 from abc_nb.certificates.states import States
-from abc_nb.certificates.sums import exact_sums
 from abc_nb.certificates.tables import TableContexts
 from abc_nb.certificates.tried import TriedContexts
 from abc_nb.common.config import sha256_of, to_data
@@ -53,7 +53,7 @@ class Certificate:
     `certified` means: no context is wrong, and rounding cannot make one wrong. `margin` is the right logit minus the
     best other one. `rounding` has the largest `bound` on the error of a margin, and the smallest that is `left` when a
     margin's bound is subtracted. Where nothing is rounded it also has the `unit` of logits, and the most `units` that
-    any sum has of its own unit (see `sums`).
+    any sum has of its own unit (see `exact_sums`).
     """
 
     task: str

@@ -27,7 +27,7 @@ from abc_nb.problems.tasks import Task, Width
 Leaf = tuple[str, int, int]
 # What digits a place can hold. any: every digit; highest: every digit, but not all of them zero;
 # a tuple: these operands, numbered from 0, have no digit there, and others have any.
-Kind = Literal["any", "highest"] | tuple[int, ...]
+PlaceValues = Literal["any", "highest"] | tuple[int, ...]
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
 Context = tuple[np.ndarray, int]  # the tokens at a shape's leaves, and the token that is right there
 
@@ -76,14 +76,14 @@ class Node:
 class Place:
     """One place of the numbers of a problem."""
 
-    kind: Kind
+    kind: PlaceValues
     digits: tuple[int, ...]  # the operands whose digit is seen
     output: bool  # whether the output digit is seen
     asked: bool  # whether it is the one to predict
     can_end: bool = False  # whether the answer ends here, unless more than zeros is left of the result
 
     @property
-    def seen(self) -> int:
+    def seen_count(self) -> int:
         """How many digits are seen here."""
         return len(self.digits) + self.output
 
@@ -180,7 +180,7 @@ class Contexts(ABC):
         places = tuple(operand.places for operand in layout.operands)
         return (places[0], places[1]) if layout.unpadded and len(places) == 2 else layout.width
 
-    def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
+    def contexts_at(self, batch: Batch, step: int) -> tuple[Shape, Block]:
         """The shape of a step, and its context in every problem of a batch."""
         site = self.width(batch.layout), step
         shape = self.shape(site)

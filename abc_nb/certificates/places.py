@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 
-from abc_nb.certificates import walks
-from abc_nb.certificates.contexts import Block, Context, Contexts, Kind, Leaf, Node, Place, Shape, Site, Wrong
+from abc_nb.certificates import automaton_walks
+from abc_nb.certificates.contexts import Block, Context, Contexts, Leaf, Node, Place, PlaceValues, Shape, Site, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first
 from abc_nb.certificates.reach import BEYOND_OFFSET, Unrolled, furthest, period
 from abc_nb.common.errors import InputError
@@ -48,49 +48,51 @@ class PlaceContexts(Contexts):
         return Unrolled(self.config, self.task, self.layout(width), self.radius, phase, self.token_of, self.start)
 
     @abstractmethod
-    def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
+    def place_values(self, width: Width, zeros: bool = True) -> list[PlaceValues]:
         """Which digits each place can hold; without `zeros` in front of a number if that is possible."""
 
-    def step(self, site: Site, phase: int = 0) -> tuple[Node, list[Kind], list[int]]:
+    def step(self, site: Site, phase: int = 0) -> tuple[Node, list[PlaceValues], list[int]]:
         """The tree of a step, which digits each place can hold, and the places that its shape keeps.
 
         It keeps all up to the last one that is seen or asked for, but of a run of unseen places with any digits only
         the first `Automaton.settled`.
         """
         width, step = site
-        root, kinds = self.unrolled(width, phase).root(step), self.kinds(width)
-        seen_places = {place for kind, _, place in root.leaves if kind != "factor"} | ({step} - {len(kinds)})
+        root, place_values = self.unrolled(width, phase).root(step), self.place_values(width)
+        seen_places = {place for kind, _, place in root.leaves if kind != "factor"} | ({step} - {len(place_values)})
         kept_places, unseen = list[int](), 0
         for place in range(max(seen_places, default=-1) + 1):
-            unseen = unseen + 1 if place not in seen_places and kinds[place] == "any" else 0
+            unseen = unseen + 1 if place not in seen_places and place_values[place] == "any" else 0
             if unseen <= self.automaton.settled():
                 kept_places.append(place)
-        return root, kinds, kept_places
+        return root, place_values, kept_places
 
     def shape(self, site: Site, phase: int = 0) -> Shape:
         """The shape of a step; its leaves number the places that are kept."""
-        root, kinds, kept_places = self.step(site, phase)
+        root, place_values, kept_places = self.step(site, phase)
         leaves, places = sorted(leaf for leaf in root.leaves if leaf[0] == "factor"), list[Place]()
         operands = range(self.task.rule.long_operands)
         for number, place in enumerate(kept_places):
             digits = tuple(operand for operand in operands if ("digit", operand, place) in root.leaves)
             output = ("output", 0, place) in root.leaves
-            places.append(Place(kinds[place], digits, output, place == site[1], self.can_end(kinds[place])))
+            places.append(
+                Place(place_values[place], digits, output, place == site[1], self.can_end(place_values[place]))
+            )
             leaves += [("digit", operand, number) for operand in digits] + [("output", 0, number)] * output
-        label = self.end if site[1] == len(kinds) else None
+        label = self.end if site[1] == len(place_values) else None
         names = {place: number for number, place in enumerate(kept_places)}
         return Shape(root.renamed(names), tuple(leaves), label, tuple(places))
 
-    def can_end(self, kind: Kind) -> bool:
+    def can_end(self, kind: PlaceValues) -> bool:
         """Whether an answer can end at a place: at one where no operand has a digit."""
         return self.ends and isinstance(kind, tuple) and len(kind) == self.task.rule.long_operands
 
     def count(self, shape: Shape) -> int:
-        return walks.count(shape, self.automaton)
+        return automaton_walks.count(shape, self.automaton)
 
     def blocks(self, shape: Shape) -> Iterator[Block]:
         """All contexts of a shape; where the answer ends, the end is right."""
-        for block in walks.contexts(shape, self.automaton):
+        for block in automaton_walks.contexts(shape, self.automaton):
             right = np.where(block.right == self.automaton.base, self.end, block.right) if self.ends else block.right
             yield Block(block.values, right)
 
@@ -104,8 +106,8 @@ class PlaceContexts(Contexts):
     def problem(self, shape: Shape, context: Context, site: Site, zeros: bool = True) -> list[Digits] | None:
         """The operands of a problem that holds a context; with any number of `zeros` in front or with none."""
         (width, step), (values, right), kept_places = site, context, self.step(site)[2]
-        kinds = self.kinds(width, zeros)
-        fixed = {place: {("left", 0): 1} for place, kind in enumerate(kinds[:step]) if self.can_end(kind)}
+        place_values = self.place_values(width, zeros)
+        fixed = {place: {("left", 0): 1} for place, kind in enumerate(place_values[:step]) if self.can_end(kind)}
         if shape.label is None:
             fixed[step] = {("left", 0): 0} if self.ends and right == self.end else {("output", 0): right}
         factor: dict[int, int] = {}
@@ -114,7 +116,7 @@ class PlaceContexts(Contexts):
                 factor[place] = value
             else:
                 fixed.setdefault(kept_places[place], {})[kind, number] = value
-        path = walks.shortest(self.automaton, kinds, fixed, factor)
+        path = automaton_walks.shortest(self.automaton, place_values, fixed, factor)
         if path is None:
             return None
         start, inputs = path
@@ -162,12 +164,12 @@ class NumberContexts(PlaceContexts):
     def layout(self, width: Width) -> Layout:
         return self.task.layout(width, self.sampler.arrangement)
 
-    def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
+    def place_values(self, width: Width, zeros: bool = True) -> list[PlaceValues]:
         """All digits, and above them zeros where results alone can need a place; without zeros in front, no zeros."""
-        kinds: list[Kind] = ["any"] * (single_width(width) - self.task.grows)
+        place_values: list[PlaceValues] = ["any"] * (single_width(width) - self.task.grows)
         if not zeros and single_width(width) > self.narrowest and self.task.pads:
-            kinds[-1] = "highest"
-        return kinds + [(*range(self.task.rule.long_operands),)] * self.task.grows
+            place_values[-1] = "highest"
+        return place_values + [(*range(self.task.rule.long_operands),)] * self.task.grows
 
     def sites(self) -> Iterator[Site]:
         """All steps of the narrowest widths, one for each residue; of wider ones those that are near both ends."""

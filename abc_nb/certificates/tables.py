@@ -8,7 +8,7 @@ from row to row, or the second one from column to column, it also depends on how
 that factor. So sizes up to 3 (K + 2) show every shape of a step of every size: also those far past the end of a
 factor that has a middle. The right cell is decided by what the rule reads. If it reads something that no line shows,
 all tokens are tried there, too, and no answer is right for all of them. Which can stand together follows from the
-rule: see `cells`. Leaves are named by where they stand, as seen from the token in row r and column c:
+rule: see `table_relations`. Leaves are named by where they stand, as seen from the token in row r and column c:
 
     ("by column", o, k)   the token of operand o, counted from 1, at place c - k
     ("by row", o, k)      the token of operand o at place r - k
@@ -25,10 +25,10 @@ import numpy as np
 
 from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias
 from abc_nb.bias.lines import Lines, anchors, open_keys_of_lines
-from abc_nb.certificates.cells import Cells, Offset, ReadKey, Situation
 from abc_nb.certificates.contexts import Block, Case, Contexts, Leaf, Node, Shape, Site, Token, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first, wrong_candidates
 from abc_nb.certificates.reach import by_query, furthest, unbounded_error
+from abc_nb.certificates.table_relations import Cells, Offset, ReadKey, Situation
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import ModelConfig, Transformer

@@ -24,7 +24,7 @@ from typing import Self
 
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.text import ITSELF
-from abc_nb.certificates.contexts import Context, Kind, Shape, Site, Wrong
+from abc_nb.certificates.contexts import Context, PlaceValues, Shape, Site, Wrong
 from abc_nb.certificates.counterexamples import COUNTEREXAMPLES_SOUGHT, Counterexample
 from abc_nb.certificates.places import PlaceContexts
 from abc_nb.certificates.reach import furthest
@@ -80,7 +80,7 @@ class SpanContexts(PlaceContexts):
     def layout(self, width: Width) -> Layout:
         return self.pattern.layout(lengths_of(width))
 
-    def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
+    def place_values(self, width: Width, zeros: bool = True) -> list[PlaceValues]:
         """Which operands have no digit at each place, up to the one that a result alone can need."""
         long = lengths_of(width)[: self.task.rule.long_operands]
         places = range(max(long) + self.task.grows)
@@ -92,7 +92,7 @@ class SpanContexts(PlaceContexts):
         choices = [[self.task.rule.short_digits] if short else range(1, longest + 1) for short in self.pattern.short]
         for lengths in sorted(product(*choices), key=lambda lengths: (sum(lengths), lengths)):
             width: Width = (lengths[0], lengths[1]) if len(lengths) == 2 else lengths[0]
-            for step in range(len(self.kinds(width)) + 1):
+            for step in range(len(self.place_values(width)) + 1):
                 landmarks = sorted([0, step, *lengths[: self.task.rule.long_operands]])
                 if max(second - first for first, second in pairwise(landmarks)) <= self.gap:
                     yield width, step

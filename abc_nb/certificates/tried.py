@@ -7,8 +7,8 @@ from collections import Counter
 
 import numpy as np
 
+from abc_nb.certificates.automaton_walks import LARGEST
 from abc_nb.certificates.contexts import Block, Contexts, Shape, Token
-from abc_nb.certificates.walks import LARGEST
 from abc_nb.model.transformer import Transformer
 
 REMEMBERED = 2**25  # contexts of one shape that are remembered

@@ -6,8 +6,8 @@ each file adds some; no list of names is kept.
 
 The digest of a configuration's data is the identity of what was made with it, so it must survive change:
 
-- A field that is added later is declared with `later`: records that lack it mean one value, which is left out of the
-  data for ever, whatever the default becomes. So a new field changes no digest, and a new default does.
+- A field that is added later is declared with `added_field`: records that lack it mean one value, which is left out of
+  the data for ever, whatever the default becomes. So a new field changes no digest, and a new default does.
 - A field that is removed stays in `RETIRED` of its class, as a pair of its name and the only value that records have.
 """
 
@@ -23,12 +23,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from abc_nb.common.errors import InputError
 
-MEANT = "meant"  # key of a field's metadata: the value that the field has in records which lack it
+VALUE_IF_MISSING = "meant"  # key of a field's metadata: the value that the field has in records which lack it
 
 
-def later(meant: Any, default: Any) -> Any:
+def added_field(meant: Any, default: Any) -> Any:
     """A field that was added when records were stored already. A record that lacks it has the value `meant`."""
-    return field(default=default, metadata={MEANT: meant})
+    return field(default=default, metadata={VALUE_IF_MISSING: meant})
 
 
 def to_data(value: Any) -> Any:
@@ -46,7 +46,9 @@ def is_written(setting: "Field[Any]", value: Any) -> bool:
     """
     if not setting.metadata.get("stored", True):
         return False
-    return MEANT not in setting.metadata or setting.metadata[MEANT] != getattr(value, setting.name)
+    return VALUE_IF_MISSING not in setting.metadata or setting.metadata[VALUE_IF_MISSING] != getattr(
+        value, setting.name
+    )
 
 
 def from_data(data: Any, types: Iterable[type]) -> Any:
@@ -61,7 +63,11 @@ def from_data(data: Any, types: Iterable[type]) -> Any:
         raise InputError(f"unknown configuration type {name!r}: choose one of {', '.join(sorted(by_name))}")
     kind = by_name[name]
     without_value = [("type", name), *getattr(kind, "RETIRED", ())]
-    values = {setting.name: setting.metadata[MEANT] for setting in fields(kind) if MEANT in setting.metadata}
+    values = {
+        setting.name: setting.metadata[VALUE_IF_MISSING]
+        for setting in fields(kind)
+        if VALUE_IF_MISSING in setting.metadata
+    }
     values |= {key: from_data(item, types) for key, item in data.items() if (key, item) not in without_value}
     needed = {setting.name: setting.default is setting.default_factory is MISSING for setting in fields(kind)}
     for key in values | needed:

@@ -36,13 +36,13 @@ def attach(
     bias: Bias,
     layout: Any = None,
     period: int | None = None,
-    spans: PreTrainedTokenizerBase | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Attached:
     """Put a bias on a model's attention, until the handle that is returned is detached or its `with` block ends.
 
     A bias of problems alone takes their `layout`; set the handle's `layout` before other problems. With a `period` the
     model's positions are cyclic, whatever is passed. A bias of text with problems in it, as `SpanLines`, takes the
-    tokenizer, as `spans`: problems are found in every row, also while text is generated, rows can have padding, and
+    model's `tokenizer`: problems are found in every row, also while text is generated, rows can have padding, and
     positions are those of the bias. Several threads can use the model; one with other layouts takes them by
     `with handle.lent(layout=...)`.
 
@@ -53,14 +53,14 @@ def attach(
     check_model(model)
     if attached(model) is not None:
         raise InputError("this model has a bias already: detach it first, with hf.attached(model).detach()")
-    setting = setting_of(bias, layout, period, spans)
+    setting = setting_of(bias, layout, period, tokenizer)
     register_attention()
     handle = Attached(model, setting)
     try:
         check_effect(model, handle)
-        if (spans is not None or period is not None) and "position_ids" not in handle.names:
+        if (tokenizer is not None or period is not None) and "position_ids" not in handle.names:
             raise InputError(f"{type(model).__name__} takes no position_ids: its tokens stand where it counts them")
-        sample = TextBias(bias, ()) if spans is not None else ProblemBias(bias, setting.layout, period)
+        sample = TextBias(bias, ()) if tokenizer is not None else ProblemBias(bias, setting.layout, period)
         sample.rows(0, torch.empty(1, handle.heads, 1, 1), 0, 1)  # InputError for other heads, and for another kind
         sample.positions(1)
     except BaseException:
@@ -69,15 +69,15 @@ def attach(
     return handle
 
 
-def setting_of(bias: Bias, layout: Any, period: int | None, spans: PreTrainedTokenizerBase | None) -> Setting:
+def setting_of(bias: Bias, layout: Any, period: int | None, tokenizer: PreTrainedTokenizerBase | None) -> Setting:
     """The setting that `attach` was called for; InputError for arguments that do not go together."""
     if not isinstance(bias, Bias):
         raise InputError(f"give a bias of this package, not {bias!r}")
-    if spans is None:
+    if tokenizer is None:
         return Setting(bias, as_layout(layout), period)
     if layout is not None or period is not None:
-        raise InputError("a bias of text takes its tokenizer alone: attach(model, bias, spans=tokenizer)")
-    return Setting(bias, reader=Reader(spans, bias.patterns))
+        raise InputError("a bias of text takes its tokenizer alone: attach(model, bias, tokenizer=tokenizer)")
+    return Setting(bias, reader=Reader(tokenizer, bias.patterns))
 
 
 def attached(model: nn.Module) -> Attached | None:

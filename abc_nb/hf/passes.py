@@ -157,5 +157,5 @@ def as_layout(layout: object) -> Layout:
         return layout
     raise InputError(
         f"give a Layout, not {layout!r}; with a bias of text instead the tokenizer alone: "
-        "attach(model, bias, spans=tokenizer)"
+        "attach(model, bias, tokenizer=tokenizer)"
     )

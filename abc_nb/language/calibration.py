@@ -17,7 +17,7 @@ from abc_nb.calibration.calibrate_model import SHARES, sparsest
 from abc_nb.certificates.fingerprints import determined
 from abc_nb.certificates.text import SpanContexts
 from abc_nb.language.mixture import TextBatch, draw, solved
-from abc_nb.model.attention import Record
+from abc_nb.model.attention import AttentionRecord
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import CALIBRATION, generator
@@ -73,7 +73,8 @@ def average_attention_of_answers(
     """
     sources, sums = layout.source_length, dict[tuple[Attention, int], Tensor]()
     for first in range(0, len(texts), BATCH):
-        batch, record = TextBatch.of([text.removesuffix(END) for text in texts[first : first + BATCH]]), Record()
+        batch = TextBatch.of([text.removesuffix(END) for text in texts[first : first + BATCH]])
+        record = AttentionRecord()
         with evaluating(model) as device:
             logits_of_texts(model, batch.tokens.to(device), spans_of_rows(model, batch.texts), record=record)
         for (_, layer), weights in record.weights.items():

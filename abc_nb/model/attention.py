@@ -94,7 +94,7 @@ class Cache:
 
 
 @dataclass
-class Record:
+class AttentionRecord:
     """Attention that a forward pass leaves behind on request: (B, H, query, key), or its mean (H, query, key)."""
 
     average: bool = False  # over the batch

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from abc_nb.bias.base import ENCODER_DECODER, Added, Attention, Bias, Causal, OpenKeys
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
-from abc_nb.model.attention import Cache, Keep, KeysValues, MultiHeadAttention, Record
+from abc_nb.model.attention import AttentionRecord, Cache, Keep, KeysValues, MultiHeadAttention
 from abc_nb.model.dropout import Dropout
 from abc_nb.model.positions import PositionEncoding, Sinusoidal
 from abc_nb.problems.layouts import SourceIndex
@@ -63,7 +63,7 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class Frame:
+class LayoutInputs:
     """Positions of source and target tokens, and every layer's biases, by attention; `record` gets all attention.
 
     A decoder-only model has `sequence`, of the answer over problem and answer, and `source`, of the problem to itself.
@@ -73,9 +73,9 @@ class Frame:
     target: Tensor  # (L,)
     queries: Tensor  # (L,), or (1,) in a decoding step: the target positions asked about
     biases: tuple[dict[str, Added], ...]
-    record: Record | None = None
+    record: AttentionRecord | None = None
 
-    def part(self, first: int, last: int) -> "Frame":
+    def part(self, first: int, last: int) -> "LayoutInputs":
         """The queries of some output tokens; being causal, they do not depend on those after them."""
         rows, sources = slice(first, last), len(self.source)
         keys = {"self": last, "cross": sources, "sequence": sources + last}
@@ -135,15 +135,15 @@ class Layer(nn.Module):
         keys_values = self.self_attention.keys_values(inner, index)
         return self.mix(x, self.self_attention.attend(inner, keys_values, None, (index, index)))
 
-    def answer(self, x: Tensor, problem: KeysValues, frame: Frame, number: int, cache: Cache | None) -> Tensor:
+    def answer(self, x: Tensor, problem: KeysValues, inputs: LayoutInputs, number: int, cache: Cache | None) -> Tensor:
         """The output for the answer's tokens `x` (B, L, D), over those of the problem, which a cache has, and `x`."""
-        new = self.keys_values(x, frame.queries)
+        new = self.keys_values(x, inputs.queries)
         if cache is None:
             keys_values = torch.cat([problem[0], new[0]], 2), torch.cat([problem[1], new[1]], 2)
         else:
             keys_values = cache.put(number, new)
-        index = frame.queries, torch.cat([frame.source, frame.target])
-        bias, keep = frame.biases[number]["sequence"], frame.keep(number, "cross", "self")
+        index = inputs.queries, torch.cat([inputs.source, inputs.target])
+        bias, keep = inputs.biases[number]["sequence"], inputs.keep(number, "cross", "self")
         return self.mix(x, self.self_attention.attend(self.self_residual.norm(x), keys_values, bias, index, keep))
 
 
@@ -156,14 +156,14 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.self_residual, self.cross_residual, self.forward_residual = (Residual(config) for _ in range(3))
 
-    def answer(self, x: Tensor, problem: KeysValues, frame: Frame, number: int, cache: Cache | None) -> Tensor:
+    def answer(self, x: Tensor, problem: KeysValues, inputs: LayoutInputs, number: int, cache: Cache | None) -> Tensor:
         """The output for the answer's tokens `x` (B, L, D), over the encoded problem and the tokens up to `x`."""
-        biases, inner = frame.biases[number], self.self_residual.norm(x)
-        keys_values = self.self_attention.keys_values(inner, frame.queries)
+        biases, inner = inputs.biases[number], self.self_residual.norm(x)
+        keys_values = self.self_attention.keys_values(inner, inputs.queries)
         keys_values = keys_values if cache is None else cache.put(number, keys_values)
-        index, keep = (frame.queries, frame.target), frame.keep(number, "self")
+        index, keep = (inputs.queries, inputs.target), inputs.keep(number, "self")
         x = self.self_residual(x, self.self_attention.attend(inner, keys_values, biases["self"], index, keep))
-        index, keep = (frame.queries, frame.source), frame.keep(number, "cross")
+        index, keep = (inputs.queries, inputs.source), inputs.keep(number, "cross")
         inner = self.cross_residual.norm(x)
         x = self.cross_residual(x, self.cross_attention.attend(inner, problem, biases["cross"], index, keep))
         return self.forward_residual(x, self.feed_forward(self.forward_residual.norm(x)))
@@ -185,23 +185,25 @@ class Decoder(nn.ModuleList):
     def layers(self) -> list[Any]:
         return [*self]
 
-    def problem(self, memory: Tensor, frame: Frame) -> Iterator[KeysValues]:
+    def problem(self, memory: Tensor, inputs: LayoutInputs) -> Iterator[KeysValues]:
         """Each layer's keys and values of the encoded problem `memory` (B, S, D)."""
         for number, layer in enumerate(self.layers):
             if not self.decoder_only:
-                yield layer.cross_attention.keys_values(memory, frame.source)
+                yield layer.cross_attention.keys_values(memory, inputs.source)
                 continue
-            keys_values, index = layer.keys_values(memory, frame.source), (frame.source, frame.source)
+            keys_values, index = layer.keys_values(memory, inputs.source), (inputs.source, inputs.source)
             yield keys_values
             if number < len(self) - 1:  # nobody looks at the states after the last layer
-                inner, bias = layer.self_residual.norm(memory), frame.biases[number]["source"]
-                attended = layer.self_attention.attend(inner, keys_values, bias, index, frame.keep(number, "source"))
+                inner, bias = layer.self_residual.norm(memory), inputs.biases[number]["source"]
+                attended = layer.self_attention.attend(inner, keys_values, bias, index, inputs.keep(number, "source"))
                 memory = layer.mix(memory, attended)
 
-    def forward(self, x: Tensor, problem: Iterable[KeysValues], frame: Frame, cache: Cache | None = None) -> Tensor:
-        """The states after all layers of a frame's queries, with embedded tokens `x` (B, L, D)."""
+    def forward(
+        self, x: Tensor, problem: Iterable[KeysValues], inputs: LayoutInputs, cache: Cache | None = None
+    ) -> Tensor:
+        """The states of the queries after all layers, with embedded tokens `x` (B, L, D)."""
         for number, (layer, keys_values) in enumerate(zip(self.layers, problem, strict=True)):
-            x = layer.answer(x, keys_values, frame, number, cache)
+            x = layer.answer(x, keys_values, inputs, number, cache)
         if cache is not None:
             cache.count += x.shape[1]
         return x

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from abc_nb.bias.base import Added, Attention, Bias, key_count
 from abc_nb.bias.sequence import over_sequence
-from abc_nb.model.attention import Cache, Record
+from abc_nb.model.attention import AttentionRecord, Cache
 from abc_nb.model.dropout import Dropout
-from abc_nb.model.layers import Decoder, Frame, Layer, ModelConfig
+from abc_nb.model.layers import Decoder, Layer, LayoutInputs, ModelConfig
 from abc_nb.model.positions import Index
 from abc_nb.problems.layouts import Layout
 
@@ -37,7 +37,7 @@ class Transformer(nn.Module):
         self.dropout = Dropout(config.dropout)
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
         self.position = config.position.table(config.width)
-        self.frames: dict[tuple[Layout, bool, torch.device], Frame] = {}
+        self.inputs_by_layout: dict[tuple[Layout, bool, torch.device], LayoutInputs] = {}
 
     def with_bias(self, bias: Bias) -> Self:
         """The same weights under another bias, ready to evaluate."""
@@ -45,19 +45,19 @@ class Transformer(nn.Module):
         model.load_state_dict(self.state_dict())
         return model.to(self.head.weight.device).eval()
 
-    def frame(self, layout: Layout, dense: bool = False) -> Frame:
-        """As `build_frame`, of which the last ones are kept, with tokens where the position encoding puts them."""
+    def layout_inputs(self, layout: Layout, dense: bool = False) -> LayoutInputs:
+        """As `build_inputs`, of which the last ones are kept, with tokens where the position encoding puts them."""
         key = (layout, dense, self.head.weight.device)
-        if key not in self.frames:
-            if len(self.frames) == FRAMES:
-                del self.frames[next(iter(self.frames))]
-            self.frames[key] = self.build_frame(layout, dense)
-        frame, place = self.frames[key], self.config.position.place
-        source, target = place(Index(frame.source, frame.target), layout, self.config.head_size, self.training)
-        return replace(frame, source=source, target=target, queries=target)
+        if key not in self.inputs_by_layout:
+            if len(self.inputs_by_layout) == FRAMES:
+                del self.inputs_by_layout[next(iter(self.inputs_by_layout))]
+            self.inputs_by_layout[key] = self.build_inputs(layout, dense)
+        inputs, place = self.inputs_by_layout[key], self.config.position.place
+        source, target = place(Index(inputs.source, inputs.target), layout, self.config.head_size, self.training)
+        return replace(inputs, source=source, target=target, queries=target)
 
-    @torch.inference_mode(False)  # a frame outlives the pass that builds it, and may serve training next
-    def build_frame(self, layout: Layout, dense: bool) -> Frame:
+    @torch.inference_mode(False)  # they outlive the pass that builds them, and may serve training next
+    def build_inputs(self, layout: Layout, dense: bool) -> LayoutInputs:
         """Index and biases of a layout; open keys where the bias has a few, unless `dense`."""
         device, config = self.head.weight.device, self.config
         source = torch.from_numpy(layout.source_index(config.source_index)).to(device)
@@ -76,10 +76,15 @@ class Transformer(nn.Module):
                 return {"cross": cross, "self": to_self}
             return {"sequence": over_sequence(cross, to_self, layout.source_length), "source": bias_of("source", layer)}
 
-        return Frame(source, target, target, tuple(map(layer_biases, range(config.decoder_layers))))
+        return LayoutInputs(source, target, target, tuple(map(layer_biases, range(config.decoder_layers))))
 
     def forward(
-        self, source: Tensor, target: Tensor, layout: Layout, record: Record | None = None, phase: Tensor | int = 0
+        self,
+        source: Tensor,
+        target: Tensor,
+        layout: Layout,
+        record: AttentionRecord | None = None,
+        phase: Tensor | int = 0,
     ) -> Tensor:
         """Logits (B, L, vocabulary) for source (B, S) and the target without its last token (B, L).
 
@@ -87,12 +92,12 @@ class Transformer(nn.Module):
         receives attention (and makes the biases dense); `phase`, one number or (B, 1), is added to every position, in
         places: aligned digits of two operands take two columns a place.
         """
-        frame = replace(self.frame(layout, dense=record is not None), record=record)
+        inputs = replace(self.layout_inputs(layout, dense=record is not None), record=record)
         if target.shape[1] < layout.target_length:
-            frame = frame.part(0, target.shape[1])
-        memory = self.encode(source, frame, phase, layout.operands[0].stride)
-        x = self.embed(target, self.config.position.shifted(frame.target, phase))
-        return self.head(self.decoder_norm(self.decoder(x, self.decoder.problem(memory, frame), frame)))
+            inputs = inputs.part(0, target.shape[1])
+        memory = self.encode(source, inputs, phase, layout.operands[0].stride)
+        x = self.embed(target, self.config.position.shifted(inputs.target, phase))
+        return self.head(self.decoder_norm(self.decoder(x, self.decoder.problem(memory, inputs), inputs)))
 
     def embed(self, tokens: Tensor, index: Tensor) -> Tensor:
         config, x = self.config, self.embedding(tokens) * self.config.width**0.5
@@ -100,21 +105,21 @@ class Transformer(nn.Module):
         position = config.position.embedding(exact, config.width) if self.position is None else self.position(index)
         return self.dropout(x if position is None else x + position)
 
-    def encode(self, source: Tensor, frame: Frame, phase: Tensor | int = 0, stride: int = 1) -> Tensor:
-        x = self.embed(source, self.config.position.shifted(frame.source, phase, stride))
+    def encode(self, source: Tensor, inputs: LayoutInputs, phase: Tensor | int = 0, stride: int = 1) -> Tensor:
+        x = self.embed(source, self.config.position.shifted(inputs.source, phase, stride))
         for layer in self.encoder:
-            x = layer(x, frame.source)
+            x = layer(x, inputs.source)
         return self.encoder_norm(x)
 
-    def start(self, source: Tensor, layout: Layout) -> tuple[Frame, Cache]:
+    def start(self, source: Tensor, layout: Layout) -> tuple[LayoutInputs, Cache]:
         """What greedy decoding needs: positions and biases, and keys and values of the source."""
-        frame = self.frame(layout)
-        cache = Cache([*self.decoder.problem(self.encode(source, frame), frame)])
+        inputs = self.layout_inputs(layout)
+        cache = Cache([*self.decoder.problem(self.encode(source, inputs), inputs)])
         if self.decoder.decoder_only:
-            cache.layers, cache.count = [*cache.problem], len(frame.source)
-        return frame, cache
+            cache.layers, cache.count = [*cache.problem], len(inputs.source)
+        return inputs, cache
 
-    def step(self, tokens: Tensor, step: int, frame: Frame, cache: Cache) -> Tensor:
+    def step(self, tokens: Tensor, step: int, inputs: LayoutInputs, cache: Cache) -> Tensor:
         """Logits (B, vocabulary) of the token after `tokens` (B,), which stand at index `step`."""
-        x = self.embed(tokens[:, None], frame.target[step : step + 1])
-        return self.head(self.decoder_norm(self.decoder(x, cache.problem, frame.part(step, step + 1), cache)))[:, 0]
+        x = self.embed(tokens[:, None], inputs.target[step : step + 1])
+        return self.head(self.decoder_norm(self.decoder(x, cache.problem, inputs.part(step, step + 1), cache)))[:, 0]

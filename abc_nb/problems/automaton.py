@@ -29,7 +29,7 @@ class Automaton:
     short: np.ndarray  # (states, digits): of a short factor, units first; no columns without one
 
     @property
-    def states(self) -> int:
+    def state_count(self) -> int:
         return len(self.output)
 
     @lru_cache  # noqa: B019 (few of them)

@@ -5,7 +5,7 @@ A *pattern* says how the problems of a task are written, as `{a}+{b}=`. Its answ
 character is a token. The tokens of a problem before its `=` are what a layout calls the source, `=` is its first target
 token, and the digits of the answer are the others. The `;` is text again.
 
-The grammar, over all of Unicode (`before.py` reads it, in time linear in the text):
+The grammar, over all of Unicode (`problem_starts.py` reads it, in time linear in the text):
 
     problem = what a pattern says, directly behind a start; the first pattern that fits is taken
     start   = beginning | line | list | behind
@@ -37,10 +37,10 @@ import numpy as np
 
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
-from abc_nb.problems.before import Before
 from abc_nb.problems.digits import DIGITS, written_number
 from abc_nb.problems.layouts import Layout, in_a_row
 from abc_nb.problems.notation import in_writing_order
+from abc_nb.problems.problem_starts import Before
 from abc_nb.problems.tasks import Task
 
 EQUALS, END = "=", ";"

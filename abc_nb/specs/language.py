@@ -13,7 +13,7 @@ from abc_nb.bias import Bias
 from abc_nb.bias.text import SpanLines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.certificates.text import SpanContexts
-from abc_nb.common.config import later
+from abc_nb.common.config import added_field
 from abc_nb.common.errors import InputError
 from abc_nb.language.answering import problems_of, spoken
 from abc_nb.language.evaluation import TEXT_TESTS, evaluate_texts
@@ -54,7 +54,7 @@ class LanguageSpec(BaseSpec):
     mixture: Mixture
     training: TrainingConfig = TRAINING
     rounds: int = 0  # of practice at the full rate, at most, and as many at a fifth of it
-    practice: TrainingConfig | None = later(None, None)  # noqa: RUF009 (a field) the training of one round
+    practice: TrainingConfig | None = added_field(None, None)  # noqa: RUF009 (a field) the training of one round
     vocabulary: str = VOCABULARY
     parent: LanguageSpec | None = field(default=None, kw_only=True)
 

@@ -1,4 +1,4 @@
-"""The table of models: what a MODEL in an experiment's name, TASK-MODEL, stands for. A row is a `Model`."""
+"""The table of models: what a MODEL in an experiment's name, TASK-MODEL, stands for. A row is a `ModelRow`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ UNPRACTISED, BEFORE = "-unpractised", ", before practice"  # ends of names and t
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelRow:
     """A row of the table of models: what a MODEL in TASK-MODEL stands for."""
 
     title: str  # as the paper's tables call it
@@ -48,7 +48,7 @@ class Model:
     program: str = PROGRAM  # that can train it
 
 
-Models = dict[str, Model]  # by name
+Models = dict[str, ModelRow]  # by name
 
 
 def layers(encoder: int, decoder: int) -> dict[str, int]:
@@ -57,26 +57,26 @@ def layers(encoder: int, decoder: int) -> dict[str, int]:
 
 def scaffold(
     title: str, position: positions.PositionEncoding, w: int | None = W, sides: Sides = "one", **changes: Any
-) -> Model:
+) -> ModelRow:
     """A model under a window, on aligned input."""
     settings: dict[str, Any] = {"bias": CAUSAL if w is None else Window(w, sides), "arrangement": "aligned"}
     settings |= {"extends": True, "tested": "beyond", "training": recipes.SCAFFOLD}
-    return Model(title, position, **settings | changes)
+    return ModelRow(title, position, **settings | changes)
 
 
-def traced(title: str, position: positions.PositionEncoding, tested: str = "table", **changes: Any) -> Model:
+def traced(title: str, position: positions.PositionEncoding, tested: str = "table", **changes: Any) -> ModelRow:
     """A model of a task whose output is a table."""
     settings: dict[str, Any] = {"size": ONE_LAYER, "extends": True, "training": recipes.TRACED}
-    return Model(title, position, tested=tested, **settings | changes)
+    return ModelRow(title, position, tested=tested, **settings | changes)
 
 
-def decoder_only(model: Model, **changes: Any) -> Model:
+def decoder_only(model: ModelRow, **changes: Any) -> ModelRow:
     """The same as a decoder-only model: one index, or one distance, runs through problem and answer."""
     settings: dict[str, Any] = {"kind": "decoder-only", "source_index": "running", "size": {"encoder_layers": 0}}
     return replace(model, **settings | changes)
 
 
-def practised_model(parent: str, model: Model) -> Model:
+def practised_model(parent: str, model: ModelRow) -> ModelRow:
     """The same model trained on until it is certified: the last part of ABS and of ABC."""
     return replace(model, parent=parent, practised=True, training=recipes.PRACTICE)
 
@@ -98,7 +98,7 @@ def before_practice(models: Models) -> Models:
 # Cross-attention sees the digits of this place alone, of two numbers a pair, which slides by two (v4 C.4).
 ABS = scaffold("ABS", positions.NoPosition(), sides="none")
 # New weights under the lines and no positions, as the method's text has it (v4 section 4).
-ABC = Model(
+ABC = ModelRow(
     "ABC",
     positions.NoPosition(),
     calibration=Calibration(),
@@ -109,27 +109,27 @@ ABC = Model(
     training=recipes.ANEW,
 )
 BASIC = {
-    "vanilla": Model("Vanilla", positions.Sinusoidal()),
-    "nope": Model("NoPE", positions.NoPosition()),
-    "rope": Model("RoPE", positions.Rotary(), source_index="left"),
-    "alibi": Model("ALiBi", positions.NoPosition(), ALiBi()),
-    "rpe": Model("RPE", positions.Relative(), source_index="left"),
+    "vanilla": ModelRow("Vanilla", positions.Sinusoidal()),
+    "nope": ModelRow("NoPE", positions.NoPosition()),
+    "rope": ModelRow("RoPE", positions.Rotary(), source_index="left"),
+    "alibi": ModelRow("ALiBi", positions.NoPosition(), ALiBi()),
+    "rpe": ModelRow("RPE", positions.Relative(), source_index="left"),
     "window": scaffold("Window", positions.Sinusoidal()),
     "window-cyclic": scaffold("Window, index modulo 3", positions.Sinusoidal(PERIOD)),
     "abs-unpractised": ABS,
     "abc-unpractised": ABC,
 }
 # The source counted by place: equal places are equally far, in both operands.
-BY_PLACE = Model("RPE, by place", positions.Relative(), source_index="place", extends=True, tested="beyond")
+BY_PLACE = ModelRow("RPE, by place", positions.Relative(), source_index="place", extends=True, tested="beyond")
 # Vanilla at three widths of its problems, as models under a window or lines have them.
-WIDENED = Model("Vanilla", positions.Sinusoidal(), extends=True, tested="beyond")
+WIDENED = ModelRow("Vanilla", positions.Sinusoidal(), extends=True, tested="beyond")
 DECODER_ABC = decoder_only(ABC, source_index="right", parent="decoder-vanilla", tested="long")
 ONE_KEY = decoder_only(
-    Model("One key per head", positions.NoPosition(), extends=True, tested="long", training=recipes.ANEW),
+    ModelRow("One key per head", positions.NoPosition(), extends=True, tested="long", training=recipes.ANEW),
     bias=Lines.one_key_per_head,
     source_index="right",
 )
-EXACT = replace(  # without norms, so that no sum need be rounded: see `certificates.sums`
+EXACT = replace(  # without norms, so that no sum need be rounded: see `certificates.exact_sums`
     ONE_KEY,
     title="One key per head, exact",
     bias=Lines.one_key_of_problem,

@@ -22,7 +22,7 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.experiment import LANGUAGE, BaseSpec, Name, changed, within
 from abc_nb.specs.language import language_models, language_spec
-from abc_nb.specs.models import PERIOD, Model, Start, layers, models_of
+from abc_nb.specs.models import PERIOD, ModelRow, Start, layers, models_of
 from abc_nb.specs.names import every_name, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.training import evaluation
@@ -154,7 +154,7 @@ def specify_task(task: Task, name: str, profile: str, changes: tuple[str, ...] =
     return Spec(sampler, training, model=config, tests=tested, identity=identity, profile=profile, changes=changes)
 
 
-def practised_spec(identity: Name, model: Model, profile: str, changes: tuple[str, ...]) -> Spec:
+def practised_spec(identity: Name, model: ModelRow, profile: str, changes: tuple[str, ...]) -> Spec:
     """The spec of a model that is trained on until it is certified: its parent's, with the training of all rounds.
 
     Its `steps` are those of all rounds together, its `hold` and `warmup` those of each.
@@ -181,7 +181,7 @@ def practised_spec(identity: Name, model: Model, profile: str, changes: tuple[st
     return practised
 
 
-def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
+def training_config(model: ModelRow, task: Task, profile: str) -> TrainingConfig:
     """The training that a profile gives to a model, changed for tasks that take longer or have two answers."""
     config = model.training[profile]
     if (task.name, profile) in LONGER_TASKS:
@@ -190,7 +190,7 @@ def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
     return replace(config, learned=0.75) if guessing else config
 
 
-def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[str, ...]) -> ModelConfig:
+def model_config(model: ModelRow, sampler: Sampler, profile: str, changes: tuple[str, ...]) -> ModelConfig:
     """The profile's size with the task's and the model's changes; position and bias know the widest problems."""
     size: dict[str, Any] = {**layers(0, 4)} if (sampler.task.name, profile) in LONGER_TASKS else {}
     size |= {**model.size, "source_index": model.source_index, "kind": model.kind, "position": model.position}
@@ -202,7 +202,7 @@ def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[st
     return changed(config, "model", [change for change in changes if "bias" in change])
 
 
-def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> tuple[tuple[int, int], ...]:
+def tests(model: ModelRow, sampler: Sampler, config: ModelConfig, profile: str) -> tuple[tuple[int, int], ...]:
     """The (length, samples) of an evaluation, as far as the position encoding reaches."""
     task = sampler.task
     usual = task.table or task.name not in REGISTRY or task.base == Task(task.name).base

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from abc_nb.common.devices import device_of
 from abc_nb.common.errors import InputError
-from abc_nb.model.attention import Record
+from abc_nb.model.attention import AttentionRecord
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Batch, Sampler
@@ -128,9 +128,11 @@ def answers(model: Transformer, sampler: Sampler, expressions: Iterable[str], tr
         yield table + task.write(tokens, batch.layout)
 
 
-def record(model: Transformer, batch: Batch, inputs: Tensor | None = None, average: bool = False) -> Record:
+def attention_of(
+    model: Transformer, batch: Batch, inputs: Tensor | None = None, average: bool = False
+) -> AttentionRecord:
     """All attention of one pass over the decoder's `inputs` (batch, target_length), by default teacher-forced."""
-    attention, inputs = Record(average), batch.target[:, :-1] if inputs is None else inputs
+    attention, inputs = AttentionRecord(average), batch.target[:, :-1] if inputs is None else inputs
     with evaluating(model) as device:
         model(batch.source.to(device), inputs.to(device), batch.layout, record=attention)
     return attention

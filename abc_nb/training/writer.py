@@ -15,7 +15,7 @@ from torch import Tensor
 
 from abc_nb.bias.text import positions
 from abc_nb.common.errors import InputError
-from abc_nb.model.attention import Cache, Record
+from abc_nb.model.attention import AttentionRecord, Cache
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.text import VOCABULARY, ProblemSpan, text_tokens
 from abc_nb.training.evaluation import evaluating
@@ -87,7 +87,11 @@ def spans_of_rows(model: Transformer, texts: Sequence[str]) -> list[Spans]:
 
 
 def logits_of_texts(
-    model: Transformer, tokens: Tensor, spans: Sequence[Spans], cache: Cache | None = None, record: Record | None = None
+    model: Transformer,
+    tokens: Tensor,
+    spans: Sequence[Spans],
+    cache: Cache | None = None,
+    record: AttentionRecord | None = None,
 ) -> Tensor:
     """Logits (B, T, vocabulary) of the token after each of `tokens` (B, T), which follow those in the cache.
 

@@ -15,7 +15,7 @@ from abc_nb.api import load
 from abc_nb.bias.base import Attention
 from abc_nb.common.errors import InputError
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Controls, Explorer, control, or_sentence
+from abc_nb.show.explorers.explorer import Controls, Explorer, control, or_sentence
 
 MOST_PLACES = 64  # places: more do not fit on the picture
 

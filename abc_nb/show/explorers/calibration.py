@@ -18,7 +18,7 @@ from abc_nb.problems.sampling import Batch
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Explorer, control, or_sentence, scrolling_table
+from abc_nb.show.explorers.explorer import Explorer, control, or_sentence, scrolling_table
 from abc_nb.specs.spec import Spec, abc_of
 
 HEADS_A_ROW = 4  # heads side by side

@@ -10,7 +10,7 @@ from torch import Tensor
 from abc_nb.analysis.dataset import on_paper
 from abc_nb.common.errors import InputError, reason
 from abc_nb.problems.tasks import Task
-from abc_nb.show.explorers.frame import Explorer, or_sentence, scrolling_table
+from abc_nb.show.explorers.explorer import Explorer, or_sentence, scrolling_table
 
 ColumnRule = Callable[[Tensor], Tensor]  # distances in columns to booleans: which are open
 OPEN, CLOSED = "success", ""  # looks of a cell

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from abc_nb.certificates.contexts import Block, Kind, Place, Shape
+from abc_nb.certificates.contexts import Block, Place, PlaceValues, Shape
 from abc_nb.common.errors import InputError
 from abc_nb.problems.automaton import Automaton
 
@@ -34,20 +34,20 @@ class Moves:
             code = code * automaton.base + output
         if place.asked:
             code = code * (automaton.base + place.can_end) + np.where(ended, automaton.base, output)
-        pairs = code * automaton.states + automaton.following[:, inputs]
+        pairs = code * automaton.state_count + automaton.following[:, inputs]
         moves = [distinct(row[: len(row) * (place.asked or not end)]) for row, end in zip(pairs, ended, strict=True)]
-        self.radix = automaton.base**place.seen * (automaton.base + place.can_end) ** place.asked
-        self.states = automaton.states
+        self.radix = automaton.base**place.seen_count * (automaton.base + place.can_end) ** place.asked
+        self.state_count = automaton.state_count
         self.count = np.array([*map(len, moves)])  # of a state's moves
         self.first = np.cumsum(self.count) - self.count  # where they begin
-        self.code, self.state = np.divmod(np.concatenate(moves), automaton.states)
+        self.code, self.state = np.divmod(np.concatenate(moves), automaton.state_count)
 
     def extend(self, codes: np.ndarray, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distinct pairs of code and state, one place further, sorted."""
         count = self.count[states]
         move = np.arange(count.sum()) + np.repeat(self.first[states] - np.cumsum(count) + count, count)
-        pairs = (np.repeat(codes, count) * self.radix + self.code[move]) * self.states + self.state[move]
-        codes, states = np.divmod(distinct(pairs), self.states)
+        pairs = (np.repeat(codes, count) * self.radix + self.code[move]) * self.state_count + self.state[move]
+        codes, states = np.divmod(distinct(pairs), self.state_count)
         return codes, states
 
 
@@ -91,7 +91,7 @@ def count(shape: Shape, automaton: Automaton) -> int:
 def contexts(shape: Shape, automaton: Automaton) -> Iterator[Block]:
     """All contexts of a shape, each once, in blocks."""
     columns = len(shape.leaves) + any(place.asked for place in shape.places)
-    if (automaton.base + 1) ** columns * automaton.states > LARGEST:
+    if (automaton.base + 1) ** columns * automaton.state_count > LARGEST:
         raise InputError(f"no certificate: an output looks at {columns - 1} tokens, too many to try all")
     moves = [Moves(automaton, place) for place in shape.places]
     for codes in walked(*beginning(shape, automaton), moves):
@@ -119,7 +119,7 @@ def digits_of_codes(codes: np.ndarray, shape: Shape, base: int) -> Block:
     for place in reversed(shape.places):
         if place.asked:
             codes, right = np.divmod(codes, base + place.can_end)
-        for _ in range(place.seen):
+        for _ in range(place.seen_count):
             number -= 1
             codes, values[:, number] = np.divmod(codes, base)
     for column in reversed(range(number)):  # digits of a short factor
@@ -128,14 +128,14 @@ def digits_of_codes(codes: np.ndarray, shape: Shape, base: int) -> Block:
 
 
 def shortest(
-    automaton: Automaton, kinds: Sequence[Kind], fixed: Fixed, factor: Mapping[int, int]
+    automaton: Automaton, place_values: Sequence[PlaceValues], fixed: Fixed, factor: Mapping[int, int]
 ) -> tuple[int, np.ndarray] | None:
     """The start state and one input a place, the smallest under which places have the values `fixed`; or None.
 
     A short factor has the digits `factor`, by their places.
     """
-    moves = [allowed(automaton, kind, fixed.get(place, {})) for place, kind in enumerate(kinds)]
-    alive = [np.ones(automaton.states, bool)]  # from which states the places above can be walked, highest first
+    moves = [allowed(automaton, kind, fixed.get(place, {})) for place, kind in enumerate(place_values)]
+    alive = [np.ones(automaton.state_count, bool)]  # from which states the places above can be walked, highest first
     for possible in reversed(moves):
         alive.insert(0, (possible & alive[0][automaton.following]).any(1))
     start = automaton.start[alive[0][automaton.start]]
@@ -150,7 +150,7 @@ def shortest(
     return int(start[0]), np.array(inputs)
 
 
-def allowed(automaton: Automaton, kind: Kind, fixed: Mapping[tuple[str, int], int]) -> np.ndarray:
+def allowed(automaton: Automaton, kind: PlaceValues, fixed: Mapping[tuple[str, int], int]) -> np.ndarray:
     """Which inputs a place can have in each state: booleans (states, inputs)."""
     possible = np.ones(automaton.output.shape, bool)
     if isinstance(kind, tuple):
