@@ -15,7 +15,7 @@ from abc_nb.bias.base import Attention, Bias, Causal
 from abc_nb.bias.text import SpanLines
 from abc_nb.bias.window import Sides, Window
 from abc_nb.common.errors import InputError
-from abc_nb.model.attention import Record
+from abc_nb.model.attention import AttentionRecord
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS, Layout, binary_aligned, binary_natural, unary
 from abc_nb.problems.tasks import Task
@@ -139,7 +139,7 @@ def test_no_output_depends_on_later_tokens_and_decoding_gives_the_same(bias: Bia
     assert logits.shape == (3, LAYOUT.target_length, 14) and logits.isfinite().all()
     frame, caches = model.start(source, LAYOUT)
     steps = [model.step(target[:, step], step, frame, caches) for step in range(LAYOUT.target_length)]
-    for same in (torch.stack(steps, 1), model(source, target, LAYOUT, record=Record())):
+    for same in (torch.stack(steps, 1), model(source, target, LAYOUT, record=AttentionRecord())):
         torch.testing.assert_close(same, logits, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(model(source, target[:, :3], LAYOUT), logits[:, :3], rtol=1e-4, atol=1e-5)
 

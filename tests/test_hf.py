@@ -87,6 +87,17 @@ class Drawn(Bias):
         return matrix + causal(shape[0])
 
 
+@dataclass(frozen=True)
+class Filled(Bias):
+    """One number everywhere, in a matrix of as many columns too many."""
+
+    number: float
+    wider: int = 0
+
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
+        return torch.full((1, query_count(layout, attention), key_count(layout, attention) + self.wider), self.number)
+
+
 def whole(bias: Bias, layout: Layout, layer: int, heads: int = HEADS) -> Tensor:
     """The bias of problem and answer, put together cell by cell."""
     sources, count = layout.source_length, layout.source_length + layout.target_length
@@ -374,6 +385,8 @@ def eager() -> Any:
         ("sliding window", lambda: hf.attach(sliding(), Drawn(), LAYOUT)),
         ("give a bias", lambda: hf.attach(eager(), "bias", LAYOUT)),
         ("3 heads and the model 4", lambda: hf.attach(eager(), Lines(3, ()), LAYOUT)),
+        ("is a matrix .* without NaN", lambda: hf.attach(eager(), Filled(math.nan), LAYOUT)),
+        (r"is a matrix \(heads or 1, \d+, \d+\) without NaN", lambda: hf.attach(eager(), Filled(0.0, wider=1), LAYOUT)),
         ("a period of 0 is not possible", lambda: hf.attach(eager(), Drawn(), LAYOUT, period=0)),
     ],
 )

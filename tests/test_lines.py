@@ -1,6 +1,6 @@
 """Lines against a loop over cells, and lines that mean the same at every length."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -191,3 +191,28 @@ def test_one_key_per_head_follows_places_however_operands_and_answer_are_written
     assert ((bias.opened(layout, "self", 0).sum(-1) + bias.opened(layout, "cross", 0).sum(-1)) <= 1).all()
     own = bias.opened(layout, "source", 0)
     assert torch.equal(own, torch.eye(layout.source_length, dtype=torch.bool).expand_as(own))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"attention": "crss"}, "'crss' is not possible as attention of a Line: choose one of self, cross, source"),
+        ({"direction": "sideways"}, "'sideways' is not possible as direction of a Line"),
+        ({"layer": -1}, "-1 is not possible as layer of a Line: give 0 or more"),
+        ({"value": float("nan")}, "nan is not possible as value of a Line"),
+    ],
+)
+def test_a_line_that_cannot_be_is_refused(settings: dict[str, Any], sentence: str) -> None:
+    line = {
+        "attention": "cross",
+        "layer": 0,
+        "head": 0,
+        "direction": "vertical",
+        "span": "$",
+        "offset": 0,
+        "value": 0.0,
+    }
+    with pytest.raises(InputError, match=sentence):
+        Line(**line | settings)
+    with pytest.raises(InputError, match="0 is not possible as heads of a Lines"):
+        Lines(0, ())

@@ -1,6 +1,6 @@
 """The Transformer against torch.nn's, and its paths (recorded, open keys, step by step) against each other."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.bias.alibi import ALiBi
-from abc_nb.bias.base import ENCODER_DECODER, Bias, Causal, OpenKeys
+from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias, Causal, OpenKeys, key_count, query_count
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
 from abc_nb.model import attention as multihead
-from abc_nb.model.attention import Record
+from abc_nb.model.attention import AttentionRecord
 from abc_nb.model.dropout import Dropout
 from abc_nb.model.layers import Layer
 from abc_nb.model.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
@@ -157,7 +157,7 @@ def test_recording_decoding_step_by_step_and_the_beginning_of_a_target_give_the_
     model = build(config)
     for layout in (*LAYOUTS, binary_aligned(40, "+")):
         source, target = tokens(layout)
-        record = Record()
+        record = AttentionRecord()
         together = model(source, target, layout, record=record)
         torch.testing.assert_close(model(source, target, layout), together, rtol=1e-4, atol=1e-4)
         frame, caches = model.start(source, layout)
@@ -178,7 +178,17 @@ def test_recording_decoding_step_by_step_and_the_beginning_of_a_target_give_the_
         assert record.weights.keys() == outputs | last
 
 
-BIASES = [Window(0), Window(1), Window(1, "both"), Window(3), LINES, GAPS]
+@dataclass(frozen=True)
+class Twice(Bias):
+    """Of each query the key before it, and its own in two slots with two values."""
+
+    def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys:
+        query = torch.arange(query_count(layout, attention))[:, None]
+        index = (query + torch.tensor([-1, 0, 0])).clamp(0, key_count(layout, attention) - 1)
+        return OpenKeys(index, torch.tensor([0.0, -1.0, 0.5]).expand(1, *index.shape))
+
+
+BIASES = [Window(0), Window(1), Window(1, "both"), Window(3), LINES, GAPS, Twice()]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +206,7 @@ def test_open_keys_give_the_logits_and_gradients_of_the_dense_bias(
     for layout in LAYOUTS:
         source, target = tokens(layout)
         assert isinstance(model.layout_inputs(layout).biases[0]["cross"], OpenKeys) == (not position.adds_logits)
-        few, all_keys = model(source, target, layout), model(source, target, layout, record=Record())
+        few, all_keys = model(source, target, layout), model(source, target, layout, record=AttentionRecord())
         torch.testing.assert_close(few, all_keys, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(gradients(model, few), gradients(model, all_keys), rtol=1e-3, atol=1e-4)
         with torch.inference_mode():

@@ -324,7 +324,9 @@ def test_patterns_that_cannot_be_found_again_are_refused() -> None:
     for form in ("{a}{b}=", "{a}+=", "{a}+{b}", "2{a}+{b}=", "{a}//{b}//{c}="):
         with pytest.raises(InputError):
             Pattern(Task("addition"), form)
-    both = replace(Task("addition").rule, inputs=(Input("place", 10, from_left=True),) * 2, notation="symbols")
+    both = replace(
+        Task("addition").rule, name="both", inputs=(Input("place", 10, from_left=True),) * 2, notation="symbols"
+    )
     with pytest.raises(InputError, match="cannot be written into a text"):
         Pattern(Task.of(both), "{a}+{b}=")
     with pytest.raises(InputError, match="heads"):

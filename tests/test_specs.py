@@ -115,7 +115,7 @@ def test_a_test_length_that_a_position_does_not_reach_is_left_out() -> None:
     [
         ("training.steps", "3200", 3200),
         ("model.position", '{"type": "Sinusoidal", "period": 5}', Sinusoidal(5)),
-        ("model.bias", '{"type": "Window", "w": 2}', Window(2)),
+        ("parent.model.bias", '{"type": "Window", "w": 2}', Window(2)),
         ("sampler.regime", "padded", "padded"),
         ("accept", "0.5", 0.5),
         ("calibration", '{"type": "Calibration", "share": 0.3}', Calibration(share=0.3)),
@@ -162,15 +162,27 @@ def test_a_bias_made_by_hand_follows_the_size_that_is_set() -> None:
         ("model.dropout=1", "a dropout of 1.0 leaves nothing"),
         ('model.position={"type": "Sinusoidal", "period": -3}', "-3 is not possible as period of a Sinusoidal"),
         ('model.position={"type": "Relative", "clip": -1}', "-1 is not possible as clip"),
-        ('model.bias={"type": "Window", "w": -1, "sides": "one"}', "-1 is not possible as w of a Window"),
+        ('parent.model.bias={"type": "Window", "w": -1, "sides": "one"}', "-1 is not possible as w of a Window"),
+        ('model.bias={"type": "Window", "w": 1}', "the bias of addition-abc-unpractised is read out of another model"),
+        ("parent=null", "addition-abc-unpractised is made from another model"),
+        ("calibration=null", "addition-abc-unpractised is made from another model"),
         ("identity=3", "a field is one of"),
         ("practice=3", "is not made from another model in this way"),
-        ('model.bias={"type": "Wall"}', "unknown configuration type 'Wall'"),
+        ('parent.model.bias={"type": "Wall"}', "unknown configuration type 'Wall'"),
     ],
 )
 def test_a_change_that_is_not_possible_is_a_sentence(change: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         spec("addition-abc-unpractised", changes=[change])
+
+
+def test_changes_that_need_each_other_are_made_together_and_no_practice_is_no_practised_model() -> None:
+    assert spec("addition-vanilla", changes=["model.width=63", "model.heads=7"]).model.head_size == 9
+    with pytest.raises(InputError, match="0 is not possible as practice of a Spec: give 1 or more"):
+        spec("addition-abc", changes=["practice=0"])
+    for changes in ("training.steps=3", None, [3]):
+        with pytest.raises(InputError, match="changes are a list of texts"):
+            spec("addition-vanilla", changes=changes)
 
 
 def test_a_pattern_matches_names_and_the_name_of_a_study_its_experiments() -> None:

@@ -1,5 +1,6 @@
 """Tasks: answers, tables included, against Python integers; layouts against the papers' examples; typed problems."""
 
+import doctest
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from helpers import array, integers, places_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abc_nb import problems
 from abc_nb.bias.base import CLOSED
 from abc_nb.bias.lines import Lines, open_keys_of_lines
 from abc_nb.common.config import from_data, to_data
@@ -449,3 +451,9 @@ def test_one_line_follows_the_numbers_cell_by_cell(digits: int, numbers: int, ba
         opened = keys.value[line.head, step, 0] > CLOSED
         if step >= back:
             assert opened and int(keys.index[step, 0]) == columns[step - back]
+
+
+def test_the_worked_example_of_the_room_is_true() -> None:
+    finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
+    (example,) = finder.find(problems, extraglobs={"Task": Task})
+    assert len(example.examples) > 6 and runner.run(example).failed == 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build, integers, new_training, rates_of
-from torch import Tensor
+from torch import Tensor, nn
 
 from abc_nb.bias.window import Window
 from abc_nb.common.errors import InputError
@@ -316,3 +316,9 @@ def test_muon_takes_the_matrices_of_layers_and_adamw_the_rest() -> None:
     assert rest == {id(p) for p in model.parameters()} - chosen
     (alone,) = replace(SHORT, optimizer="adamw").optimizers(model)
     assert len(alone.param_groups[0]["params"]) == len([*model.parameters()])
+
+
+def test_a_training_without_validation_is_held_to_its_end() -> None:
+    weight = nn.Linear(1, 1)
+    progress = fit(weight, lambda step, rows: iter([weight.weight.square().sum()]), TrainingConfig(steps=60), 0)
+    assert progress.step == 60
