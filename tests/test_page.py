@@ -243,6 +243,16 @@ def test_lines_that_cannot_do_are_refused_by_two_sums_that_look_alike(page: Page
     assert right != other
 
 
+def test_lines_with_too_many_contexts_are_not_trained(page: Page) -> None:
+    page.get_by_role("button", name="by hand").click()
+    for _ in range(2):
+        page.locator("#add").click()
+    expect(page.locator("#contexts")).to_contain_text("finitely many, but too many for a page")
+    assert page.locator("#draw-picture .handle").count() == 7 and page.locator("#train").is_disabled()
+    page.get_by_role("button", name="by hand").click()
+    assert page.locator("#train").is_enabled()
+
+
 def test_the_shortest_wrong_sum_is_got_wrong_and_typed_into_the_first_scene(page: Page) -> None:
     page.get_by_role("button", name="carries hidden").click()
     page.locator("#train").click()
@@ -298,7 +308,7 @@ def test_what_is_wrong_at_a_pause_is_practised_until_it_is_proven(page: Page) ->
 def test_stopped_training_tries_all_contexts_offers_practice_where_it_can_help_and_goes_on(page: Page) -> None:
     for name, tried, disabled in (
         ("by hand", "20,102 contexts", False),
-        ("too few", "2,102 contexts with a right answer", True),
+        ("too few", "2,102 pairs", True),
     ):
         page.get_by_role("button", name=name).click()
         page.locator("#train").click()

@@ -124,9 +124,12 @@ def once(keys: Sequence[str]) -> list[str]:
     return [key if place == len(run) // 2 else "" for run in runs for place, key in enumerate(run)]
 
 
-def slip(panel: Axes, weights: np.ndarray, needed: np.ndarray) -> None:
-    """An arrow from a cell that is needed to what is seen instead, in the row in which most is seen elsewhere."""
-    elsewhere = np.where(needed.any(1, keepdims=True) & ~needed, weights, 0)
+def slip(panel: Axes, weights: np.ndarray, needed: np.ndarray, right: Sequence[bool]) -> None:
+    """An arrow from a needed cell to what is seen instead, in the wrong row in which most is seen elsewhere."""
+    rows = needed.any(1) & ~np.array(right)
+    if not rows.any():
+        return
+    elsewhere = np.where(rows[:, None] & ~needed, weights, 0)
     row, column = np.unravel_index(elsewhere.argmax(), elsewhere.shape)
     arrow = {"arrowstyle": "->", "color": "white", "linewidth": 1.5, "shrinkA": 0, "shrinkB": 0}
     panel.annotate("", (column, row), (needed[row].argmax(), row), arrowprops=arrow)
@@ -151,7 +154,7 @@ def attention_maps(heads: Sequence[HeadMap], across: int = 0) -> Figure:
         label_tokens(panel, head.keys[:columns], head.outputs[:rows], size=9, right=head.right[:rows])
         outline(panel, head.needed[:rows, :columns])
         if not all(head.right):
-            slip(panel, head.weights[:rows, :columns], head.needed[:rows, :columns])
+            slip(panel, head.weights[:rows, :columns], head.needed[:rows, :columns], head.right[:rows])
         title = f"{head.title}: {'right' if all(head.right) else 'wrong'}"
         panel.set(title=textwrap.fill(title, max(18, 2 * columns)), xlabel=head.xlabel)
     for panel in panels[::across]:

@@ -21,9 +21,9 @@ const Break = {
     this.now = { ...result, level };
     const { wrong, count: n, margin, answer, twins } = result, sum = result.sum ?? failed.sum ?? readSum("314159+271828"), right = rightTokens(sum);
     if (this.wanted === null) byId("level").value = level;
-    put("level-out", `${(level * 100).toFixed(2)}% of the weights’ size${rounds.length ? ", then practice" : ""}; ${nameOf(adder.cells) ?? "your lines"}`);
+    put("level-out", `${(level * 100).toFixed(2)}% of the weights’ size${rounds.length ? ", then practice" : ""} (lines: ${nameOf(adder.cells) ?? "yours"})`);
     put("broken", (rounds.length ? `Wrong contexts after each round: ${rounds.map(count).join(", ")}. ` : "") + (wrong
-      ? `${result.passed >= 0 ? `Of 1,000 random sums of six digits ${count(result.passed)} are right. ` : ""}${inRed(`${count(wrong)} of ${count(n)} contexts ${wrong > 1 ? "are" : "is"} wrong.`)} ${result.passed === 1000 ? "So a test would have passed this model. " : ""}${twins ? "Under these lines one context has different answers in different sums, so practice cannot help; “by hand” in scene 2 brings back the proven model. " : `The model errs in every sum in which ${wrong > 1 ? "one of them" : "it"} occurs. `}The shortest found:`
+      ? `${result.passed >= 0 ? `Of 1,000 random sums of six digits ${count(result.passed)} are right${result.passed < 1000 ? "" : ", so a test would have passed this model"}. ` : ""}${inRed(`${count(wrong)} of ${count(n)} contexts ${wrong > 1 ? "are" : "is"} wrong.`)} ${twins ? "Under these lines one context has different answers in different sums, so practice cannot help; “by hand” in scene 2 brings back the proven model. " : `The model errs in every sum in which ${wrong > 1 ? "one of them" : "it"} occurs. `}The shortest found:`
       : `${count(n)} contexts, none wrong, the smallest margin is ${margin.toPrecision(3)}. ${proven("sum of every length")}`));
     put("break-picture", cone(sum, adder.cells, answer ?? right, sum.i ?? 3, { gap: 60, size: 40 }).svg(`${sum.text} by the disturbed model`));
     put("break-said", answer ? `${sum.text} = ${inRed(written(answer))}; right is ${written(right)}.`

@@ -44,7 +44,7 @@ const Draw = {
     } catch {} // too many of them
     Object.assign(this, { cells, history: shipped ? SHIPPED.history : [], half: false, contexts });
     const [twin] = contexts?.twins ?? [], seen = twin && cells.some(([, back]) => isIn(twin.i - back, twin.places));
-    const alike = `${inRed("No training can help here.")} Of ${count(contexts?.distinct)} contexts some have several right answers, ${count(contexts?.all.length)} in all. At the question mark these lines reach ${seen ? "the same digits" : "no cell"} in either sum, but the right answers differ:`;
+    const alike = contexts?.twins && `${inRed("No training can help here.")} Of ${count(contexts.distinct)} contexts some have several right answers, which makes ${count(contexts.all.length)} pairs of context and answer. At the question mark these lines reach ${seen ? "the same digits" : "no cell"} in either sum, but the right answers differ:`;
     put("contexts", !contexts ? `These lines have more than ${count(MOST)} contexts: finitely many, but too many for a page. Take a line away.`
       : contexts.twins ? alike : `Under these lines a digit can meet ${count(contexts.distinct)} contexts, however long the sum is, and each has one right answer.`);
     put("twins", (contexts?.twins ?? []).map((sum) => `<figure>${cone(sum, cells, rightTokens(sum).slice(0, sum.i), sum.i, { gap: 44 }).svg(sum.text)}
@@ -115,7 +115,7 @@ const Draw = {
     put("stop", half ? "Go on" : "Stop and prove");
   },
   tell({ count: n, wrong, margin, bits, sum, answer, seconds, largest }) {
-    const tried = `All <b>${count(n)}</b> contexts ${this.contexts?.twins ? "with a right answer " : ""}tried in ${seconds.toFixed(2)} s, with weights rounded to ${bits} bits.`;
+    const tried = `All <b>${count(n)}</b> ${this.contexts?.twins ? "pairs" : "contexts"} tried in ${seconds.toFixed(2)} s, with weights rounded to ${bits} bits.`;
     const digits = this.contexts?.all.reduce((most, { shape }) => Math.max(most, shape.places - 1), 0);
     put("proof", wrong ? `${tried} ${inRed(`${count(wrong)} are wrong.`)} The shortest sum found in which one occurs: <span class="wrong big">${sum.text} = ${written(answer)}</span>
       <small>Right is ${written(rightTokens(sum))}. <a href="#type">Scene 1</a> shows it.${this.contexts?.twins ? "" : " Go on with its training, or let it practise the wrong contexts."}</small>`

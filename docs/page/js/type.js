@@ -4,7 +4,7 @@ const Type = {
   start() {
     byId("type-form").onsubmit = (event) => (event.preventDefault(), this.typed(byId("sum").value));
     byId("without").onclick = () => this.typed(byId("sum").value.replace(/\b0+(?=\d)/g, ""));
-    byId("with").onclick = () => this.typed(byId("sum").value.replace(/\d+/g, "0$&"));
+    byId("with").onclick = () => this.typed(byId("sum").value.replace(/\d+/g, (number) => "0" + number.padStart(6, "0")));
     byId("length").oninput = () => this.show(piAndE(+byId("length").value), false);
     this.draw();
   },
