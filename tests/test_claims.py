@@ -195,7 +195,7 @@ def test_every_claim_counts_runs_of_studies_that_exist_and_says_so_without_runs(
 
     def nothing(*rows: str) -> pd.DataFrame:
         asked.update(rows)
-        return measures.layout_inputs([])
+        return measures.frame([])
 
     book = claims.paper_claims()
     assert list(book) == [f"C{number:02d}" for number in range(1, 42)]

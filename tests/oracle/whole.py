@@ -65,8 +65,8 @@ class InWhole:
             return self.embedded[0][tokens(tree, values, count)], self.embedded[1]
         name, alone = f"decoder.{tree[0] - 1}", self.facts.alone
         x = self.state(tree[1], values, count)
-        x = plus(x, self.contexts_at(f"{name}.self_attention", (*tree[2], *(tree[3] if alone else ())), values, count))
-        x = x if alone else plus(x, self.contexts_at(f"{name}.cross_attention", tree[3], values, count))
+        x = plus(x, self.seen(f"{name}.self_attention", (*tree[2], *(tree[3] if alone else ())), values, count))
+        x = x if alone else plus(x, self.seen(f"{name}.cross_attention", tree[3], values, count))
         numbers, exponent = self.linear(f"{name}.feed_forward.0", x)
         return plus(x, self.linear(f"{name}.feed_forward.3", (np.maximum(numbers, 0), exponent)))
 
