@@ -453,7 +453,7 @@ def test_a_frame_shows_the_scene_that_it_is_named_after(browser: Browser, tmp_pa
     shown = page.frame_locator("iframe")
     assert [part.is_visible() for part in shown.locator("header, section, footer").all()] == [0, 0, 1, 0, 0, 0, 0]
     shown.locator("#train").click()
-    expect(shown.locator("#chart-text")).to_contain_text(re.compile(r"Step \d{1,3},"))
+    expect(shown.locator("#chart-text")).to_contain_text(re.compile(r"Step \d{1,3}\."))
     shown.locator("#stop").click()
     expect(shown.locator("#proof")).to_contain_text("Stopped after")
     expect(page.locator("img")).to_have_count(0)
