@@ -50,10 +50,8 @@ def averages(layout: Layout, seed: int = 0) -> dict[tuple[Attention, int], Tenso
 @pytest.mark.parametrize("config", [TWO_LAYERS, replace(TWO_LAYERS, bias=Window(1)), replace(TWO_LAYERS, dropout=0.5)])
 def test_average_attention_is_the_mean_over_samples_looked_at_one_by_one(config: ModelConfig) -> None:
     model, batch = build(config), problems()
-    found, alone = (
-        average_attention(model.train(), batch),
-        [attention_of(model, each).weights for each in batch.split(1)],
-    )
+    found = average_attention(model.train(), batch)
+    alone = [attention_of(model, problem).weights for problem in batch.split(1)]
     assert found.keys() == {*WHERE}
     for (name, layer), mean in found.items():
         assert mean.shape == (2, batch.layout.target_length, key_count(batch.layout, name))

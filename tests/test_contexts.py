@@ -69,10 +69,8 @@ def met(contexts: PlaceContexts, batches: Iterator[Batch]) -> Seen:
     found: Seen = defaultdict(set)
     for batch in batches:
         for step in range(batch.target.shape[1] - 1):
-            name, (_, block) = (
-                name_of(contexts, (contexts.width(batch.layout), step)),
-                contexts.contexts_at(batch, step),
-            )
+            name = name_of(contexts, (contexts.width(batch.layout), step))
+            _, block = contexts.contexts_at(batch, step)
             for values, right in zip(block.values.tolist(), block.right.tolist(), strict=True):
                 found[name, tuple(values)].add(right)
     return found

@@ -75,9 +75,8 @@ class PlaceContexts(Contexts):
         for number, place in enumerate(kept_places):
             digits = tuple(operand for operand in operands if ("digit", operand, place) in root.leaves)
             output = ("output", 0, place) in root.leaves
-            places.append(
-                Place(place_values[place], digits, output, place == site[1], self.can_end(place_values[place]))
-            )
+            values = place_values[place]
+            places.append(Place(values, digits, output, place == site[1], self.can_end(values)))
             leaves += [("digit", operand, number) for operand in digits] + [("output", 0, number)] * output
         label = self.end if site[1] == len(place_values) else None
         names = {place: number for number, place in enumerate(kept_places)}

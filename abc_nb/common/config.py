@@ -44,11 +44,10 @@ def is_written(setting: "Field[Any]", value: Any) -> bool:
 
     Nor if its metadata say that it is not `stored`, because it follows from the others.
     """
-    if not setting.metadata.get("stored", True):
+    metadata = setting.metadata
+    if not metadata.get("stored", True):
         return False
-    return VALUE_IF_MISSING not in setting.metadata or setting.metadata[VALUE_IF_MISSING] != getattr(
-        value, setting.name
-    )
+    return VALUE_IF_MISSING not in metadata or metadata[VALUE_IF_MISSING] != getattr(value, setting.name)
 
 
 def from_data(data: Any, types: Iterable[type]) -> Any:

@@ -105,10 +105,9 @@ class Answers(nn.Module):
     def contexts_of(self, shape: Shape, block: Block) -> AnswerBlock:
         """Contexts of one shape of `SpanContexts` of one layer: tokens of a problem see themselves alone there."""
         numbers = np.array([self.characters.index(sign) if sign in self.characters else -1 for sign in VOCABULARY])
-        bias = torch.tensor(
-            np.stack([np.frombuffer(value, np.float32) for value, _ in shape.root.cross_keys], 1)
-        )  # (H, K)
-        nodes = [shape.root.before, *(key for _, key in shape.root.cross_keys)]
+        biases, key_nodes = zip(*shape.root.cross_keys, strict=True)
+        bias = torch.tensor(np.stack([np.frombuffer(values, np.float32) for values in biases], 1))  # (H, K)
+        nodes = [shape.root.before, *key_nodes]
         before, *keys = (torch.from_numpy(numbers[tokens_at(node, shape, block.values)]) for node in nodes)
         bias = bias[:, None].expand(-1, len(block), -1)
         added = bias_of_characters(torch.stack(keys, 1), bias, len(self.characters))
